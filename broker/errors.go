@@ -1,0 +1,39 @@
+package broker
+
+import "errors"
+
+// Sentinel errors, tested with errors.Is. A broker wraps them with what it was
+// doing. Unless an error says otherwise, the call changed nothing.
+var (
+	// ErrInvalid is returned when a request can never be right: a bad name, a
+	// negative delay, options that contradict each other.
+	ErrInvalid = errors.New("spool: invalid")
+	// ErrTooLarge is returned when a payload, a result or a call is over its
+	// limit in bytes. It is returned before anything is written.
+	ErrTooLarge = errors.New("spool: too large")
+	// ErrNotFound is returned when no job has that queue and id: it never
+	// existed, was deleted, or finished and was dropped by its retention.
+	ErrNotFound = errors.New("spool: job not found")
+	// ErrLeaseLost is returned when a settlement or an extension carries a
+	// token that is not the job's current one: the lease expired, the job was
+	// claimed again, or it is final.
+	ErrLeaseLost = errors.New("spool: lease lost")
+	// ErrFull is returned when a queue's capacity or the disk has no room for
+	// new jobs. Settlements go on.
+	ErrFull = errors.New("spool: full")
+	// ErrPoisoned is returned when a write or a sync of the store failed:
+	// nothing in flight was acknowledged, no process writes any more, reads go
+	// on. Its text says what failed; the store has to be reopened.
+	ErrPoisoned = errors.New("spool: store is poisoned")
+	// ErrCorrupt is returned when the store is damaged below what it had
+	// promised to keep. Nothing is changed; `spool verify` says where.
+	ErrCorrupt = errors.New("spool: store is corrupt")
+	// ErrUnsupported is returned when the store, the file system or a broker
+	// cannot do what is asked: a newer format, a network file system.
+	ErrUnsupported = errors.New("spool: not supported")
+	// ErrClosed is returned when the broker or client was closed.
+	ErrClosed = errors.New("spool: closed")
+	// ErrUnknown is returned when a reply was lost and could not be had again:
+	// the call may have taken place.
+	ErrUnknown = errors.New("spool: outcome unknown")
+)
