@@ -1,0 +1,68 @@
+# spool: every command that people and CI run. `make` lists them.
+GO ?= go
+GOFMT ?= $(shell $(GO) env GOROOT)/bin/gofmt
+FUZZTIME ?= 10s
+SECONDS ?= 60
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Watch jobs survive kill -9, with a table at the end
+	$(GO) run ./cmd/spool demo
+
+.PHONY: test
+test: lint ## The fast loop: format, vet, linter, every test once (under 3 minutes)
+	$(GO) test -shuffle=on ./...
+
+.PHONY: race
+race: ## Every test under the race detector (needs a C compiler)
+	@command -v $${CC:-$$($(GO) env CC)} >/dev/null || { echo "make race: the race detector needs a C compiler (gcc or clang) and there is none; install gcc" >&2; exit 1; }
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 20m ./...
+
+.PHONY: check
+check: ## All that CI runs (under 25 minutes on 2 cores)
+	.ci/run
+
+.PHONY: lint
+lint: fmt-check vet vet-others ## Format, vet (three systems) and staticcheck
+	$(GO) tool staticcheck ./...
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(GOFMT) -w $$(git ls-files -co --exclude-standard '*.go')
+
+.PHONY: fmt-check
+fmt-check: # is the code formatted?
+	@bad=$$($(GOFMT) -l .) || exit 1; [ -z "$$bad" ] || { echo "not formatted (make fmt mends it):"; echo "$$bad"; exit 1; } >&2
+
+.PHONY: vet
+vet: # go vet here
+	$(GO) vet ./...
+
+.PHONY: vet-others
+vet-others: # go vet as darwin and windows see the code; it compiles it, too
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 $(GO) vet ./...
+
+.PHONY: build
+build: ## Build ./bin/spool
+	$(GO) build -o bin/spool ./cmd/spool
+
+.PHONY: bench
+bench: ## Measure this machine, with the raw disk beside it (JSON)
+	$(GO) run ./cmd/spool bench --json
+
+.PHONY: torture
+torture: ## Kill processes at random for SECONDS=60 and compare all that was acknowledged
+	$(GO) run ./cmd/spool torture --seconds $(SECONDS)
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target for FUZZTIME=10s
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "fuzz $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; done
