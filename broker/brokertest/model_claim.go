@@ -1,0 +1,210 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// epoch is the model's only one: its store never goes through a crash.
+const epoch = 1
+
+// Claim implements broker.Broker.
+func (m *Model) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
+	switch {
+	case r.Max < 1 || r.Max > broker.MaxClaimJobs:
+		return broker.Claimed{}, fmt.Errorf("%w: claim of %d jobs, allowed are 1 to %d", broker.ErrInvalid, r.Max, broker.MaxClaimJobs)
+	case len(r.Tasks) > broker.MaxClaimTasks:
+		return broker.Claimed{}, fmt.Errorf("%w: claim names %d tasks, allowed are %d", broker.ErrInvalid, len(r.Tasks), broker.MaxClaimTasks)
+	case r.TTL < 0 || r.Wait < 0:
+		return broker.Claimed{}, fmt.Errorf("%w: claim has a negative duration", broker.ErrInvalid)
+	}
+	var got broker.Claimed
+	err := m.wait(ctx, r.Wait, func() (bool, time.Duration) {
+		got = m.s.claim(m, r)
+		return len(got.Leases) > 0, got.NextDue
+	})
+	return got, err
+}
+
+// wait calls look, under the mutex, until it is satisfied or d is over. look
+// also says after how long it wants to look again, 0 for when something changes.
+func (m *Model) wait(ctx context.Context, d time.Duration, look func() (ok bool, after time.Duration)) error {
+	end := time.Now().Add(d)
+	for {
+		if err := m.begin(ctx); err != nil {
+			return err
+		}
+		ok, after := look()
+		if ok {
+			m.s.wake()
+		}
+		changed := m.s.changed
+		m.s.mu.Unlock()
+		left := time.Until(end)
+		if ok || left <= 0 {
+			return nil
+		}
+		if after > 0 {
+			left = min(left, after)
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-m.closed:
+		}
+		timer.Stop()
+	}
+}
+
+func (s *store) claim(m *Model, r broker.ClaimRequest) broker.Claimed {
+	var got broker.Claimed
+	for _, j := range s.claimable(r) {
+		if len(got.Leases) == r.Max {
+			got.More = true
+			break
+		}
+		got.Leases = append(got.Leases, s.lease(m, j, r))
+	}
+	got.NextDue = s.nextDue(r)
+	return got
+}
+
+// queues lists the queues of a request, in its order.
+func (s *store) queues(r broker.ClaimRequest) []string {
+	if r.Queues != nil {
+		return r.Queues
+	}
+	var names []string
+	for _, j := range s.jobs {
+		if !slices.Contains(names, j.Queue) {
+			names = append(names, j.Queue)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// claimable lists every job that r could take now, in the order of claims.
+func (s *store) claimable(r broker.ClaimRequest) []*job {
+	var all []*job
+	for _, queue := range s.queues(r) {
+		var ready []*job
+		for _, j := range s.in(queue, broker.Ready) {
+			if canRun(r.Tasks, j.Task) && !s.paused[queue] && !s.late(j) && !slices.Contains(all, j) {
+				ready = append(ready, j)
+			}
+		}
+		slices.SortStableFunc(ready, func(a, b *job) int {
+			if s.rules.before(a, b) {
+				return -1
+			}
+			return 1
+		})
+		all = append(all, ready...)
+	}
+	return all
+}
+
+func canRun(tasks []string, task string) bool { return tasks == nil || slices.Contains(tasks, task) }
+
+func (s *store) nextDue(r broker.ClaimRequest) time.Duration {
+	var next time.Duration
+	for _, queue := range s.queues(r) {
+		for _, j := range s.in(queue, broker.Scheduled) {
+			after := j.RunAt.Sub(s.now())
+			if j.wall {
+				after = j.RunAt.Sub(s.clock.Wall())
+			}
+			if next == 0 || after < next {
+				next = after
+			}
+		}
+	}
+	return next
+}
+
+func (s *store) lease(m *Model, j *job, r broker.ClaimRequest) broker.Lease {
+	j.claims++
+	j.Attempt++
+	j.Token = broker.Token(epoch<<32 | s.rules.token(j))
+	j.Worker, j.ClaimedAt, j.LeaseExpiresAt = r.Worker, s.now(), s.now().Add(ttl(r.TTL))
+	j.Progress, j.settled = broker.Progress{}, 0
+	s.rules.tally(&s.total(j).Claimed)
+	s.enter(j, broker.Leased, "")
+	if !r.Remote {
+		j.holder = m
+	}
+	if j.hold == broker.HoldUntilStarted {
+		s.rules.free(s, j)
+	}
+	return broker.Lease{Job: j.copy(), Token: j.Token, ExpiresAt: j.LeaseExpiresAt}
+}
+
+func ttl(d time.Duration) time.Duration {
+	if d == 0 {
+		return broker.DefaultLeaseTTL
+	}
+	return d
+}
+
+// holds returns the job that token is a valid lease of, or nil: a lease is over
+// at its deadline, even before Maintain has noticed.
+func (s *store) holds(r broker.Ref, token broker.Token) *job {
+	j := s.find(r)
+	if j == nil || j.State != broker.Leased || j.Token != token || !s.now().Before(j.LeaseExpiresAt) {
+		return nil
+	}
+	return j
+}
+
+// Extend implements broker.Broker.
+func (m *Model) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.Beat, error) {
+	if r.TTL < 0 {
+		return nil, fmt.Errorf("%w: lease of %v", broker.ErrInvalid, r.TTL)
+	}
+	if err := m.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer m.s.mu.Unlock()
+	defer m.s.wake()
+	switch {
+	case r.Worker.ID == "":
+	case r.Leaving:
+		for _, h := range m.s.handles {
+			delete(h.workers, r.Worker.ID)
+		}
+	default:
+		m.workers[r.Worker.ID] = r.Worker
+	}
+	var beats []broker.Beat
+	for _, x := range r.Leases {
+		beats = append(beats, m.s.extend(x, ttl(r.TTL)))
+	}
+	return beats, nil
+}
+
+func (s *store) extend(x broker.Extension, ttl time.Duration) broker.Beat {
+	j := s.holds(x.Ref, x.Token)
+	if j == nil {
+		return broker.Beat{Status: broker.Lost}
+	}
+	j.LeaseExpiresAt = s.now().Add(ttl)
+	if x.Progress != nil {
+		j.Progress = *x.Progress
+		j.Progress.Percent = min(max(j.Progress.Percent, 0), 100)
+		if len(j.Progress.Note) > broker.MaxNoteBytes {
+			j.Progress.Note = j.Progress.Note[:broker.MaxNoteBytes]
+		}
+	}
+	beat := broker.Beat{Status: broker.Held, ExpiresAt: j.LeaseExpiresAt}
+	if j.CancelRequested {
+		beat.Status = broker.CancelAsked
+	}
+	return beat
+}

@@ -1,0 +1,89 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// commandStates are the states that a command looks at, in this order.
+var commandStates = map[broker.CommandKind][]broker.State{
+	broker.CancelJobs:  {broker.Scheduled, broker.Ready, broker.Leased},
+	broker.RequeueJobs: {broker.Dead, broker.Cancelled},
+	broker.DeleteJobs:  {broker.Scheduled, broker.Ready, broker.Done, broker.Dead, broker.Cancelled},
+}
+
+// Apply implements broker.Broker. A step changes the first jobs that the
+// command still has to change: state by state, in the order of List. So a
+// cursor needs to say no more than that some are left.
+func (m *Model) Apply(ctx context.Context, _ broker.Call, c broker.Command) (broker.Step, error) {
+	if err := checkCommand(c); err != nil {
+		return broker.Step{}, err
+	}
+	if err := m.begin(ctx); err != nil {
+		return broker.Step{}, err
+	}
+	s := m.s
+	defer s.mu.Unlock()
+	defer s.wake()
+	if c.Kind == broker.PauseQueue || c.Kind == broker.ResumeQueue {
+		return s.pause(c.Filter.Queue, c.Kind == broker.PauseQueue), nil
+	}
+	limit := c.Limit
+	if limit == 0 {
+		limit = 1000
+	}
+	var step broker.Step
+	for _, state := range commandStates[c.Kind] {
+		for _, j := range s.in(c.Filter.Queue, state) {
+			if !s.matches(c.Filter, j) || j.CancelRequested {
+				continue
+			}
+			if step.Changed == limit {
+				step.Cursor = "more"
+				return step, nil
+			}
+			s.command(c, j)
+			step.Changed++
+		}
+	}
+	return step, nil
+}
+
+func checkCommand(c broker.Command) error {
+	if err := broker.ValidName(c.Filter.Queue); err != nil {
+		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
+	}
+	if c.Kind < broker.CancelJobs || c.Kind > broker.ResumeQueue || c.Limit < 0 {
+		return fmt.Errorf("%w: command %d with limit %d", broker.ErrInvalid, c.Kind, c.Limit)
+	}
+	return nil
+}
+
+// command changes one job.
+func (s *store) command(c broker.Command, j *job) {
+	switch {
+	case c.Kind == broker.RequeueJobs:
+		s.requeue(j)
+	case c.Kind == broker.DeleteJobs:
+		s.rules.tally(&s.total(j).Deleted)
+		s.remove(j)
+	case j.State == broker.Leased:
+		j.CancelRequested, j.Reason = true, broker.ReasonCancelAsked
+		if c.Reason != "" {
+			j.Error = broker.CutError(c.Reason)
+		}
+		s.note(j)
+	default:
+		s.cancel(j, c.Reason)
+	}
+}
+
+func (s *store) pause(queue string, paused bool) broker.Step {
+	if s.paused[queue] == paused {
+		return broker.Step{}
+	}
+	s.paused[queue] = paused
+	return broker.Step{Changed: 1}
+}
