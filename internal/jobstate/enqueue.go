@@ -1,0 +1,329 @@
+package jobstate
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+type enqueueFlags uint32
+
+const (
+	fScheduled enqueueFlags = 1 << iota // has a run-at in the future
+	fByWall
+	fOrdered
+	fPriority
+	fTenant
+	fGroup
+	fKey
+	fMaxAttempts
+	fRetain
+	fStartWithin
+	fBatch
+)
+
+// enqueueRec is an enqueue record. Its strings may share the frame.
+type enqueueRec struct {
+	id            broker.ID
+	flags         enqueueFlags
+	place, runAt  int64
+	at            int64 // of the enqueue
+	priority      int32
+	tenant, group string
+	key           string
+	hold          broker.KeyHold
+	keyFor        int64
+	digest        [16]byte
+	maxAttempts   uint32
+	retain        int64
+	startWithin   int64
+	batch         broker.ID
+	ordinal       uint32
+	body          Loc
+}
+
+// Enqueue adds jobs to a queue, all or none: an error means that nothing was
+// written. The answers are in the order of jobs.
+func (s *State) Enqueue(w *Writer, now Now, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
+	if s.queues[queue] == nil {
+		if err := broker.ValidName(queue); err != nil {
+			return nil, fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
+		}
+	}
+	size := 0
+	for i := range jobs {
+		if err := s.checkNew(queue, &jobs[i]); err != nil {
+			if len(jobs) > 1 {
+				err = fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
+			}
+			return nil, err
+		}
+		size += jobs[i].Size()
+	}
+	if size > broker.MaxCallBytes {
+		return nil, fmt.Errorf("%w: %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, broker.MaxCallBytes)
+	}
+	answers := make([]broker.Enqueued, len(jobs))
+	for i := range jobs {
+		answers[i] = s.enqueue(w, now, queue, &jobs[i])
+	}
+	return answers, nil
+}
+
+// checkNew guards the store: a known task has passed ValidName before.
+func (s *State) checkNew(queue string, j *broker.NewJob) error {
+	if q := s.queues[queue]; q != nil && q.tasks[j.Task] != nil && plain(j) {
+		return nil
+	}
+	return j.Validate(0)
+}
+
+// plain says that j has nothing that could be out of range.
+func plain(j *broker.NewJob) bool {
+	return j.Delay == 0 && j.At.IsZero() && j.Tenant == "" && j.Group == "" && j.Key == "" && j.KeyHold == 0 &&
+		len(j.Headers) <= 2 && j.MaxAttempts >= 0 && j.MaxAttempts <= broker.MaxAttempts &&
+		j.Timeout >= 0 && j.StartWithin == 0 && j.Retain <= broker.MaxDelay && len(j.Payload) <= broker.MaxCallBytes
+}
+
+func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) broker.Enqueued {
+	id := nj.ID
+	if id.IsZero() {
+		id = broker.NewID()
+	}
+	q := s.queues[queue]
+	if q != nil {
+		if j := q.jobs[id]; j != nil {
+			sum, n := sumOf(nj)
+			return broker.Enqueued{ID: id, Existing: true, Differs: j.body.Sum != sum || j.body.Len != n}
+		}
+	}
+	r := enqueueRec{id: id, at: w.base}
+	if nj.Key != "" {
+		r.digest = digest(nj.Payload)
+		if q != nil {
+			if h := q.keys[keyName{nj.Task, nj.Key}]; h != nil && (h.until == 0 || h.until > now.Steady) {
+				return broker.Enqueued{ID: h.id, Existing: true, Differs: h.digest != r.digest}
+			}
+		}
+	}
+	s.fill(&r, now, nj)
+	r.body = r.write(w, queue, nj)
+	s.applyEnqueue([]byte(queue), []byte(nj.Task), &r)
+	return broker.Enqueued{ID: id}
+}
+
+// fill decides when the job runs and copies what it was given.
+func (s *State) fill(r *enqueueRec, now Now, nj *broker.NewJob) {
+	r.place = s.placeNow(now)
+	r.runAt = r.place
+	switch {
+	case nj.Delay > 0:
+		r.flags |= fScheduled
+		r.runAt = satAdd(now.Steady, int64(nj.Delay))
+	case !nj.At.IsZero() && nj.At.UnixNano() > now.Wall:
+		r.flags |= fScheduled | fByWall
+		r.runAt = nj.At.UnixNano()
+	}
+	if r.flags&fScheduled != 0 {
+		r.place = r.runAt
+	}
+	set := func(on bool, f enqueueFlags) {
+		if on {
+			r.flags |= f
+		}
+	}
+	r.priority, r.tenant, r.group, r.key = nj.Priority, nj.Tenant, nj.Group, nj.Key
+	r.hold, r.keyFor = nj.KeyHold, int64(nj.KeyFor)
+	r.maxAttempts = uint32(nj.MaxAttempts)
+	r.retain, r.startWithin = int64(nj.Retain), int64(nj.StartWithin)
+	r.batch, r.ordinal = nj.Batch, nj.BatchOrdinal
+	set(nj.Ordered, fOrdered)
+	set(r.priority != 0, fPriority)
+	set(r.tenant != "", fTenant)
+	set(r.group != "", fGroup)
+	set(r.key != "", fKey)
+	set(r.maxAttempts != 0, fMaxAttempts)
+	set(r.retain != 0, fRetain)
+	set(r.startWithin != 0, fStartWithin)
+	set(!r.batch.IsZero(), fBatch)
+}
+
+// placeNow is the place of a job that is ready at once: never before that of
+// an earlier one, whatever the clocks of other processes say.
+func (s *State) placeNow(now Now) int64 { return max(now.Steady, s.lastPlace) }
+
+func (r *enqueueRec) write(w *Writer, queue string, nj *broker.NewJob) Loc {
+	w.begin(recEnqueue)
+	w.str(queue)
+	w.str(nj.Task)
+	w.id(r.id)
+	w.uint(uint64(r.flags))
+	w.time(r.place)
+	if r.flags&fScheduled != 0 {
+		w.time(r.runAt)
+	}
+	if r.flags&fPriority != 0 {
+		w.int(int64(r.priority))
+	}
+	if r.flags&fTenant != 0 {
+		w.str(r.tenant)
+	}
+	if r.flags&fGroup != 0 {
+		w.str(r.group)
+	}
+	if r.flags&fKey != 0 {
+		w.text(r.key)
+		w.byte(byte(r.hold))
+		w.uint(uint64(r.keyFor))
+		w.raw(r.digest[:])
+	}
+	if r.flags&fMaxAttempts != 0 {
+		w.uint(uint64(r.maxAttempts))
+	}
+	if r.flags&fRetain != 0 {
+		w.int(r.retain)
+	}
+	if r.flags&fStartWithin != 0 {
+		w.uint(uint64(r.startWithin))
+	}
+	if r.flags&fBatch != 0 {
+		w.id(r.batch)
+		w.uint(uint64(r.ordinal))
+	}
+	body := w.blob(func(b []byte) []byte { return appendBody(b, nj) })
+	w.end()
+	return body
+}
+
+func (s *State) readEnqueue(r *reader) error {
+	queue, name := r.str(), r.str()
+	e := enqueueRec{at: r.base, id: r.id(), flags: enqueueFlags(r.uint()), place: r.time()}
+	e.runAt = e.place
+	if e.flags&fScheduled != 0 {
+		e.runAt = r.time()
+	}
+	if e.flags&fPriority != 0 {
+		e.priority = int32(r.int())
+	}
+	if e.flags&fTenant != 0 {
+		e.tenant = string(r.str())
+	}
+	if e.flags&fGroup != 0 {
+		e.group = string(r.str())
+	}
+	if e.flags&fKey != 0 {
+		e.key, e.hold, e.keyFor = string(r.text()), broker.KeyHold(r.byte()), int64(r.uint())
+		copy(e.digest[:], r.take(16))
+	}
+	if e.flags&fMaxAttempts != 0 {
+		e.maxAttempts = uint32(r.uint())
+	}
+	if e.flags&fRetain != 0 {
+		e.retain = r.int()
+	}
+	if e.flags&fStartWithin != 0 {
+		e.startWithin = int64(r.uint())
+	}
+	if e.flags&fBatch != 0 {
+		e.batch, e.ordinal = r.id(), uint32(r.uint())
+	}
+	e.body = r.blob()
+	if r.err == nil {
+		s.applyEnqueue(queue, name, &e)
+	}
+	return r.err
+}
+
+// applyEnqueue adds a job; one that is known is left as it is.
+func (s *State) applyEnqueue(queue, name []byte, r *enqueueRec) {
+	q := s.queues[string(queue)]
+	if q == nil {
+		q = s.makeQueue(string(queue))
+	}
+	if q.jobs[r.id] != nil {
+		return
+	}
+	t := q.tasks[string(name)]
+	if t == nil {
+		t = q.makeTask(string(name))
+	}
+	j := s.newJob()
+	s.seq++
+	j.id, j.body, j.seq, j.place, j.runAt, j.enqueuedAt, j.changedAt = r.id, r.body, s.seq, r.place, r.runAt, r.at, r.at
+	j.maxAttempts = r.maxAttempts
+	if r.maxAttempts == 0 {
+		j.maxAttempts = broker.DefaultMaxAttempts
+	}
+	j.lane = t.laneOf(laneKey{r.priority, r.tenant, r.group})
+	j.lane.refs++
+	if r.flags&fOrdered != 0 {
+		j.flags |= ordered
+	}
+	if r.flags&(fKey|fRetain|fStartWithin|fBatch) != 0 {
+		s.applyRare(q, t, j, r)
+	}
+	q.jobs[r.id] = j
+	s.uses.add(r.body)
+	t.totals.Enqueued++
+	if r.flags&fScheduled == 0 {
+		s.lastPlace = max(s.lastPlace, r.place)
+	}
+	s.wait(j, r.flags&fScheduled != 0, r.flags&fByWall != 0)
+	s.tell(j, "", false)
+}
+
+func (s *State) applyRare(q *queue, t *task, j *job, r *enqueueRec) {
+	j.ext = &extra{
+		key: r.key, hold: r.hold, keyFor: r.keyFor, digest: r.digest, batch: r.batch, ordinal: r.ordinal,
+		retain: r.retain, startWithin: r.startWithin,
+	}
+	if r.key == "" {
+		return
+	}
+	h := &heldKey{id: j.id, digest: r.digest}
+	if r.hold == broker.HoldFor {
+		h.until = satAdd(r.at, r.keyFor)
+	}
+	q.keys[keyName{t.name, r.key}] = h
+}
+
+// wait puts j among the scheduled or the ready.
+func (s *State) wait(j *job, later, wall bool) {
+	j.flags &^= byWall | scheduled
+	if !later {
+		s.enter(j, broker.Ready)
+		s.stand(j)
+		return
+	}
+	j.flags |= scheduled
+	s.enter(j, broker.Scheduled)
+	i := 0
+	if wall {
+		j.flags |= byWall
+		i = 1
+	}
+	q := j.queue()
+	q.due[i].push(item{j.runAt, j.seq, j, j.ver})
+	q.due[i].trim(q.lists[broker.Scheduled].n)
+}
+
+func digest(payload []byte) (d [16]byte) {
+	sum := sha256.Sum256(payload)
+	copy(d[:], sum[:])
+	return d
+}
+
+// sumOf is what the body of nj would have for its Loc.
+func sumOf(nj *broker.NewJob) (sum, n uint32) {
+	b := appendBody(make([]byte, 0, len(nj.Payload)+64), nj)
+	return Checksum(b), uint32(len(b))
+}
+
+func nanos(t int64) time.Time {
+	if t == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, t).UTC()
+}

@@ -1,0 +1,96 @@
+package jobstate
+
+import (
+	"fmt"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// recordType is the first byte of a record (part of the format: numbers are
+// never used again for something else).
+type recordType uint8
+
+const (
+	recEnqueue recordType = 1 + iota
+	recClaim
+	recWait
+	recFinal
+	recDrop
+	recExtend
+	recAsk
+	recNote
+	recPause
+	recWorker
+	recLeave
+	recEpoch
+	recGone
+)
+
+// Apply replays the records of one frame's body, which lies at offset at of
+// file. Its error wraps ErrRecord: the state is then of no use any more.
+func (s *State) Apply(body []byte, file uint32, at int64) error {
+	r, err := newReader(body, file, at)
+	if err != nil {
+		return err
+	}
+	for {
+		t, ok := r.next()
+		if !ok {
+			return r.err
+		}
+		if err := s.applyRecord(t, r); err != nil {
+			return err
+		}
+		if len(r.b) != 0 {
+			r.bad(fmt.Sprintf("%d bytes too many in a record of type %d", len(r.b), t))
+			return r.err
+		}
+	}
+}
+
+func (s *State) applyRecord(t recordType, r *reader) error {
+	switch t {
+	case recEnqueue:
+		return s.readEnqueue(r)
+	case recClaim:
+		return s.readClaim(r)
+	case recWait:
+		return s.readWait(r)
+	case recFinal:
+		return s.readFinal(r)
+	case recDrop:
+		return s.readDrop(r)
+	case recExtend:
+		return s.readExtend(r)
+	case recAsk:
+		return s.readAsk(r)
+	case recNote:
+		return s.readNote(r)
+	case recPause:
+		return s.readPause(r)
+	case recWorker:
+		return s.readWorker(r)
+	case recLeave:
+		return s.readLeave(r)
+	case recEpoch:
+		return s.readEpoch(r)
+	case recGone:
+		return s.readGone(r)
+	}
+	r.bad(fmt.Sprintf("type %d is unknown", t))
+	return r.err
+}
+
+// find returns a job that a record names.
+func (s *State) find(r *reader, queue []byte, id broker.ID) *job {
+	if r.err != nil {
+		return nil
+	}
+	if q := s.queues[string(queue)]; q != nil {
+		if j := q.jobs[id]; j != nil {
+			return j
+		}
+	}
+	r.bad(fmt.Sprintf("job %s of queue %q is not there", id, queue))
+	return nil
+}

@@ -1,0 +1,372 @@
+package jobstate
+
+import (
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// waitRec is a wait record: a job waits again.
+type waitRec struct {
+	reason       reason
+	flags        waitFlags
+	place, runAt int64
+	attempts     uint32
+	failures     uint32
+	err          []byte // text of a failure, while deciding
+	errLoc       Loc
+}
+
+type waitFlags uint8
+
+const (
+	wScheduled waitFlags = 1 << iota
+	wError
+	wByWall
+)
+
+// finalRec is a final record: a job is done, dead or cancelled.
+type finalRec struct {
+	state     broker.State
+	reason    reason
+	flags     finalFlags
+	keepUntil int64 // with fKeep
+	failures  uint32
+	err       []byte
+	result    []byte
+	errLoc    Loc
+	resLoc    Loc
+}
+
+type finalFlags uint8
+
+const (
+	zDrop   finalFlags = 1 << iota // not kept at all
+	zKeep                          // kept until keepUntil
+	zError                         // has an error text
+	zResult                        // has a result
+)
+
+// Settle ends one lease. The answer's Err says why it was refused.
+func (s *State) Settle(w *Writer, now Now, st *broker.Settlement) broker.Settled {
+	var j *job
+	if q := s.queues[st.Ref.Queue]; q != nil {
+		j = q.jobs[st.Ref.ID]
+	}
+	if j == nil {
+		return broker.Settled{Err: broker.ErrNotFound}
+	}
+	if j.state != broker.Leased || j.token() != st.Token {
+		if j.token() == st.Token && repeats(j, st.Kind) {
+			return broker.Settled{State: j.state}
+		}
+		return broker.Settled{State: j.state, Err: broker.ErrLeaseLost}
+	}
+	text := []byte(broker.CutError(st.Error))
+	switch kind := st.Kind; {
+	case kind == broker.Ack:
+		return s.ack(w, now, j, st)
+	case kind == broker.Bury:
+		s.final(w, j, finalRec{state: broker.Dead, reason: reasonBuried, failures: j.failures + 1, err: text})
+	case kind == broker.Cancel || j.flags&cancelAsked != 0:
+		s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonCancelled, err: text})
+	case kind == broker.Nack && j.attempts >= j.maxAttempts:
+		s.final(w, j, finalRec{state: broker.Dead, reason: reasonAttempts, failures: j.failures + 1, err: text})
+	case kind == broker.Nack:
+		r := s.later(now, st.Delay)
+		r.reason, r.attempts, r.failures, r.err = reasonRetry, j.attempts, j.failures+1, text
+		s.again(w, j, r)
+	case kind == broker.Snooze:
+		r := s.later(now, st.Delay)
+		r.reason, r.attempts, r.failures = reasonSnoozed, j.attempts-1, j.failures
+		s.again(w, j, r)
+	case kind == broker.Release:
+		r := oldPlace(j)
+		r.reason, r.attempts, r.failures = reasonReleased, j.attempts-1, j.failures
+		s.again(w, j, r)
+	default:
+		return broker.Settled{State: j.state, Err: broker.ErrInvalid}
+	}
+	return broker.Settled{State: j.state}
+}
+
+// repeats says whether j is where a settlement of that kind had put it.
+func repeats(j *job, k broker.SettleKind) bool {
+	switch j.reason {
+	case reasonAcked:
+		return k == broker.Ack
+	case reasonRetry, reasonAttempts:
+		return k == broker.Nack
+	case reasonSnoozed:
+		return k == broker.Snooze
+	case reasonReleased:
+		return k == broker.Release
+	case reasonBuried:
+		return k == broker.Bury
+	case reasonCancelled:
+		return k != broker.Ack && k != broker.Bury
+	}
+	return false
+}
+
+func (s *State) ack(w *Writer, now Now, j *job, st *broker.Settlement) broker.Settled {
+	answer := broker.Settled{State: broker.Done}
+	if len(st.FollowUps) > 0 {
+		answer.FollowUps = make([]broker.Enqueued, len(st.FollowUps))
+		for i := range st.FollowUps {
+			f := &st.FollowUps[i]
+			answer.FollowUps[i] = s.enqueue(w, now, f.Queue, &f.Job)
+		}
+	}
+	s.final(w, j, finalRec{state: broker.Done, reason: reasonAcked, failures: j.failures, result: st.Result})
+	return answer
+}
+
+// later is a wait until delay from now; 0 is ready at once, behind what is
+// there.
+func (s *State) later(now Now, delay time.Duration) waitRec {
+	if delay <= 0 {
+		p := s.placeNow(now)
+		return waitRec{place: p, runAt: p}
+	}
+	at := satAdd(now.Steady, int64(min(delay, broker.MaxDelay)))
+	return waitRec{flags: wScheduled, place: at, runAt: at}
+}
+
+// oldPlace is a wait where the job stood before.
+func oldPlace(j *job) waitRec {
+	r := waitRec{place: j.place, runAt: j.runAt}
+	if j.flags&byWall != 0 {
+		r.flags |= wByWall
+	}
+	return r
+}
+
+// again records that a job waits again.
+func (s *State) again(w *Writer, j *job, r waitRec) {
+	if len(r.err) > 0 {
+		r.flags |= wError
+	}
+	w.begin(recWait)
+	w.str(j.queue().name)
+	w.id(j.id)
+	w.byte(byte(r.reason))
+	w.byte(byte(r.flags))
+	w.time(r.place)
+	w.time(r.runAt)
+	w.uint(uint64(r.attempts))
+	w.uint(uint64(r.failures))
+	if r.flags&wError != 0 {
+		r.errLoc = w.blobOf(r.err)
+	}
+	w.end()
+	s.applyWait(j, &r, w.base)
+}
+
+func (s *State) readWait(r *reader) error {
+	j := s.find(r, r.str(), r.id())
+	rec := waitRec{reason: r.reason(), flags: waitFlags(r.byte()), place: r.time(), runAt: r.time(), attempts: uint32(r.uint()), failures: uint32(r.uint())}
+	if rec.flags&wError != 0 {
+		rec.errLoc = r.blob()
+	}
+	if r.err == nil {
+		s.applyWait(j, &rec, r.base)
+	}
+	return r.err
+}
+
+func (r *reader) reason() reason {
+	n := reason(r.byte())
+	if n >= reasonEnd {
+		r.bad("reason")
+		return 0
+	}
+	return n
+}
+
+func (s *State) applyWait(j *job, r *waitRec, at int64) {
+	worker := s.endRun(j, r.reason)
+	s.leave(j)
+	j.reason, j.changedAt = r.reason, at
+	j.place, j.runAt, j.attempts = r.place, r.runAt, r.attempts
+	s.failed(j, r.failures)
+	j.flags &^= cancelAsked
+	if r.reason == reasonRequeued {
+		s.retakeKey(j)
+		s.dropResult(j)
+	}
+	if r.flags&wError != 0 {
+		s.setError(j, r.errLoc)
+	}
+	if worker != "" {
+		j.more().worker = worker
+	}
+	if r.flags&wScheduled == 0 && (r.reason == reasonRetry || r.reason == reasonSnoozed || r.reason == reasonRequeued) {
+		s.lastPlace = max(s.lastPlace, r.place)
+	}
+	s.wait(j, r.flags&wScheduled != 0, r.flags&wByWall != 0)
+	s.tell(j, worker, false)
+}
+
+// endRun notes that a lease is about to end, and returns its worker.
+func (s *State) endRun(j *job, why reason) (worker string) {
+	if j.state != broker.Leased {
+		return ""
+	}
+	switch why {
+	case reasonExpired, reasonWorkerDied, reasonCrashed:
+		j.lane.task.totals.Expired++
+	}
+	return j.lease.worker
+}
+
+func (s *State) failed(j *job, failures uint32) {
+	if failures > j.failures {
+		j.lane.task.totals.Failed++
+	}
+	j.failures = failures
+}
+
+func (s *State) setError(j *job, l Loc) {
+	e := j.more()
+	s.uses.drop(e.err)
+	s.uses.add(l)
+	e.err = l
+}
+
+func (s *State) dropResult(j *job) {
+	if j.ext != nil {
+		s.uses.drop(j.ext.result)
+		j.ext.result = Loc{}
+	}
+	j.flags &^= hasResult
+}
+
+// retakeKey gives a requeued job its key again, if nobody else has it.
+func (s *State) retakeKey(j *job) {
+	if j.ext == nil || j.ext.key == "" || j.ext.hold == broker.HoldFor {
+		return
+	}
+	name := keyName{j.lane.task.name, j.ext.key}
+	if keys := j.queue().keys; keys[name] == nil {
+		keys[name] = &heldKey{id: j.id, digest: j.ext.digest}
+	}
+}
+
+// final records that a job is done, dead or cancelled, and how long it is kept.
+func (s *State) final(w *Writer, j *job, r finalRec) {
+	s.retain(w, j, &r)
+	if r.failures < j.failures {
+		r.failures = j.failures
+	}
+	if len(r.err) > 0 && r.flags&zDrop == 0 {
+		r.flags |= zError
+	}
+	if r.result != nil && r.flags&zDrop == 0 {
+		r.flags |= zResult
+	}
+	w.begin(recFinal)
+	w.str(j.queue().name)
+	w.id(j.id)
+	w.byte(byte(r.state))
+	w.byte(byte(r.reason))
+	w.byte(byte(r.flags))
+	w.uint(uint64(r.failures))
+	if r.flags&zKeep != 0 {
+		w.time(r.keepUntil)
+	}
+	if r.flags&zError != 0 {
+		r.errLoc = w.blobOf(r.err)
+	}
+	if r.flags&zResult != 0 {
+		r.resLoc = w.blobOf(r.result)
+	}
+	w.end()
+	s.applyFinal(j, &r, w.base)
+}
+
+// retain decides how long a job that ends now is kept; see broker.NewJob.
+func (s *State) retain(w *Writer, j *job, r *finalRec) {
+	var want int64
+	if j.ext != nil {
+		want = j.ext.retain
+	}
+	switch {
+	case r.state == broker.Dead:
+	case want < 0, want == 0 && r.state == broker.Done && r.result == nil:
+		r.flags |= zDrop
+	default:
+		if want == 0 {
+			want = int64(broker.DefaultRetain)
+		}
+		r.flags |= zKeep
+		r.keepUntil = satAdd(w.base, want)
+	}
+}
+
+func (s *State) readFinal(r *reader) error {
+	j := s.find(r, r.str(), r.id())
+	rec := finalRec{state: broker.State(r.byte()), reason: r.reason(), flags: finalFlags(r.byte()), failures: uint32(r.uint())}
+	if !rec.state.Final() || rec.state > broker.Cancelled {
+		r.bad("state")
+	}
+	if rec.flags&zKeep != 0 {
+		rec.keepUntil = r.time()
+	}
+	if rec.flags&zError != 0 {
+		rec.errLoc = r.blob()
+	}
+	if rec.flags&zResult != 0 {
+		rec.resLoc = r.blob()
+	}
+	if r.err == nil {
+		s.applyFinal(j, &rec, r.base)
+	}
+	return r.err
+}
+
+func (s *State) applyFinal(j *job, r *finalRec, at int64) {
+	t := j.lane.task
+	switch r.state {
+	case broker.Done:
+		t.totals.Acked++
+	case broker.Dead:
+		t.totals.Died++
+	case broker.Cancelled:
+		t.totals.Cancelled++
+	}
+	worker := s.endRun(j, r.reason)
+	s.leave(j)
+	j.reason, j.changedAt = r.reason, at
+	s.failed(j, r.failures)
+	j.flags &^= cancelAsked
+	s.enter(j, r.state)
+	s.freeKey(j)
+	s.tell(j, worker, false)
+	if r.flags&zDrop != 0 {
+		s.remove(j)
+		return
+	}
+	if worker != "" {
+		j.more().worker = worker
+	}
+	if r.flags&zError != 0 {
+		s.setError(j, r.errLoc)
+	}
+	if r.flags&zResult != 0 {
+		e := j.more()
+		e.result = r.resLoc
+		s.uses.add(r.resLoc)
+		j.flags |= hasResult
+	}
+	if r.flags&zKeep != 0 {
+		s.keepUntil(j, r.keepUntil)
+	}
+}
+
+func (s *State) keepUntil(j *job, at int64) {
+	j.more().keepUntil = at
+	s.kept++
+	s.keeps.push(item{at, j.seq, j, j.ver})
+	s.keeps.trim(s.kept)
+}

@@ -1,0 +1,290 @@
+package jobstate
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// Now is the moment of a decision, in nanoseconds since 1970.
+type Now struct {
+	Wall   int64 // the wall clock, which can step; decides about At
+	Steady int64 // the broker's clock, which does not; decides about everything else
+}
+
+// State is all queues of a store.
+type State struct {
+	queues  map[string]*queue
+	members map[string]*member
+	workers map[string]*worker
+
+	seq       uint64 // of the last enqueue
+	order     uint64 // of the last job that entered a list
+	lastPlace int64  // of the last job that was ready at once: places never step back
+
+	epoch   uint32           // the current one
+	holders map[*member]bool // the handles that claimed in it
+	boot    [16]byte         // the boot in which the epoch was opened
+	offset  int64            // steady time less the machine's monotonic clock, in that boot
+	leases  heap             // by expiry
+	leased  int              // live items of leases
+	keeps   heap             // final jobs, by the end of their retention
+	kept    int              // live items of keeps
+	starts  heap             // waiting jobs with a StartWithin, by that deadline
+	uses    uses
+	free    *job // unused entries, linked by next
+	chunk   []job
+	changed func(Change) // told of each change of a job; may be nil
+}
+
+// Change says that a job entered a state.
+type Change struct {
+	Queue, Task, Worker string
+	Tenant, Group       string
+	ID                  broker.ID
+	State               broker.State
+	Reason              string
+	At                  int64
+	// Asked says that the job stays leased, but is to be cancelled.
+	Asked bool
+}
+
+// queue is one queue.
+type queue struct {
+	name   string
+	paused bool
+	jobs   map[broker.ID]*job
+	tasks  map[string]*task
+	order  []*task // tasks by name
+	lists  [broker.Cancelled + 1]list
+	due    [2]heap // scheduled jobs by due time: steady, wall
+	keys   map[keyName]*heldKey
+}
+
+// task is one task of a queue.
+type task struct {
+	name   string
+	queue  *queue
+	lanes  map[laneKey]*lane
+	last   *lane // of the last enqueue
+	open   lanes
+	n      [broker.Cancelled + 1]int64 // jobs by state
+	totals broker.Totals
+}
+
+type keyName struct{ task, key string }
+
+// heldKey says which job holds a key.
+type heldKey struct {
+	id     broker.ID
+	digest [16]byte // of its payload
+	until  int64    // HoldFor: the end; else 0: freed by the job
+}
+
+// member is a handle on the store: a process, or a part of one, whose death
+// ends its leases.
+type member struct {
+	name string
+	jobs map[*job]struct{}
+}
+
+// New returns an empty state. changed, which may be nil, is told of each
+// change of a job during Apply and decisions; freed is told when a file's last
+// needed bytes are gone. Neither may call the State.
+func New(changed func(Change), freed func(file uint32)) *State {
+	return &State{
+		queues:  map[string]*queue{},
+		members: map[string]*member{},
+		workers: map[string]*worker{},
+		holders: map[*member]bool{},
+		uses:    uses{files: map[uint32]*Use{}, freed: freed},
+		changed: changed,
+	}
+}
+
+// Uses returns what is still needed of each file. The map is the state's: it
+// is read-only, and valid until the next change.
+func (s *State) Uses() map[uint32]*Use { return s.uses.files }
+
+// Queues returns the names of all queues, sorted.
+func (s *State) Queues() []string {
+	names := make([]string, 0, len(s.queues))
+	for name := range s.queues {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *State) makeQueue(name string) *queue {
+	q := &queue{name: name, jobs: map[broker.ID]*job{}, tasks: map[string]*task{}, keys: map[keyName]*heldKey{}}
+	s.queues[name] = q
+	return q
+}
+
+func (q *queue) makeTask(name string) *task {
+	t := &task{name: name, queue: q, lanes: map[laneKey]*lane{}}
+	q.tasks[name] = t
+	i, _ := slices.BinarySearchFunc(q.order, name, func(t *task, name string) int { return strings.Compare(t.name, name) })
+	q.order = slices.Insert(q.order, i, t)
+	return t
+}
+
+// laneOf returns the task's lane of k, made when there is none.
+func (t *task) laneOf(k laneKey) *lane {
+	if l := t.last; l != nil && l.laneKey == k {
+		return l
+	}
+	l := t.lanes[k]
+	if l == nil {
+		l = &lane{laneKey: k, task: t, pos: -1}
+		t.lanes[k] = l
+	}
+	t.last = l
+	return l
+}
+
+// newJob takes an unused entry. Its ver goes on from what it was.
+func (s *State) newJob() *job {
+	if j := s.free; j != nil {
+		s.free = j.next
+		*j = job{ver: j.ver}
+		return j
+	}
+	if len(s.chunk) == 0 {
+		s.chunk = make([]job, 512)
+	}
+	j := &s.chunk[0]
+	s.chunk = s.chunk[1:]
+	return j
+}
+
+// enter moves a job to a state: lists, counts, and nothing else. at is when.
+func (s *State) enter(j *job, to broker.State) {
+	q, t := j.queue(), j.lane.task
+	if j.state != 0 {
+		q.lists[j.state].remove(j)
+		t.n[j.state]--
+	}
+	j.state = to
+	s.order++
+	j.order = s.order
+	q.lists[to].push(j)
+	t.n[to]++
+}
+
+// tell reports a change of j.
+func (s *State) tell(j *job, worker string, asked bool) {
+	if s.changed == nil {
+		return
+	}
+	l := j.lane
+	s.changed(Change{
+		Queue: l.task.queue.name, Task: l.task.name, Tenant: l.tenant, Group: l.group, Worker: worker, ID: j.id,
+		State: j.state, Reason: reasons[j.reason], At: j.changedAt, Asked: asked,
+	})
+}
+
+// leave takes j out of what its present state has it in, so that it can enter
+// another: its items go stale, its lease ends.
+func (s *State) leave(j *job) {
+	j.ver++
+	switch j.state {
+	case broker.Ready:
+		j.lane.gone(j)
+	case broker.Leased:
+		s.leased--
+		if m := j.lease.member; m != nil {
+			delete(m.jobs, j)
+		}
+		j.lease = nil
+	case broker.Done, broker.Dead, broker.Cancelled:
+		if j.ext != nil && j.ext.keepUntil != 0 {
+			s.kept--
+			j.ext.keepUntil = 0
+		}
+	}
+}
+
+// remove forgets a job.
+func (s *State) remove(j *job) {
+	s.leave(j)
+	q, l := j.queue(), j.lane
+	q.lists[j.state].remove(j)
+	l.task.n[j.state]--
+	delete(q.jobs, j.id)
+	s.uses.drop(j.body)
+	if j.ext != nil {
+		s.uses.drop(j.ext.err)
+		s.uses.drop(j.ext.result)
+		s.freeKey(j)
+	}
+	s.unref(l)
+	*j = job{ver: j.ver + 1, next: s.free}
+	s.free = j
+}
+
+// unref ends a job's membership in a lane, and the lane with its last job:
+// tenants and groups come and go without end.
+func (s *State) unref(l *lane) {
+	l.refs--
+	if l.refs == 0 {
+		delete(l.task.lanes, l.laneKey)
+		if l.task.last == l {
+			l.task.last = nil
+		}
+	}
+}
+
+// freeKey frees the key that j holds, unless it is held for a time.
+func (s *State) freeKey(j *job) {
+	if j.ext == nil || j.ext.key == "" || j.ext.hold == broker.HoldFor {
+		return
+	}
+	name := keyName{j.lane.task.name, j.ext.key}
+	if h := j.queue().keys[name]; h != nil && h.id == j.id {
+		delete(j.queue().keys, name)
+	}
+}
+
+// promote makes due jobs of q ready. Only the clock moves them: it writes no
+// record, and every process comes to the same result.
+func (s *State) promote(q *queue, now Now) {
+	for i, t := range [...]int64{now.Steady, now.Wall} {
+		for {
+			it := q.due[i].top()
+			if it == nil || it.at > t {
+				break
+			}
+			j := it.j
+			q.due[i].pop()
+			j.ver++
+			s.enter(j, broker.Ready)
+			s.stand(j)
+			s.tell(j, "", false)
+		}
+	}
+}
+
+// stand puts a ready job into its lane.
+func (s *State) stand(j *job) {
+	j.lane.push(item{j.place, j.seq, j, j.ver})
+	s.watchStart(j)
+}
+
+// watchStart registers the deadline by which a waiting job has to be started.
+func (s *State) watchStart(j *job) {
+	if j.ext != nil && j.ext.startWithin > 0 && j.attempts == 0 {
+		s.starts.push(item{satAdd(j.runAt, j.ext.startWithin), j.seq, j, j.ver})
+	}
+}
+
+// satAdd adds without overflow.
+func satAdd(a, b int64) int64 {
+	c := a + b
+	if b > 0 && c < a {
+		return 1<<63 - 1
+	}
+	return c
+}

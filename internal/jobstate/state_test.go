@@ -1,0 +1,271 @@
+package jobstate
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// history runs random decisions and keeps the bodies they wrote.
+type history struct {
+	t      testing.TB
+	s      *State
+	w      Writer
+	rnd    *rand.Rand
+	now    Now
+	frames [][]byte
+	leases []Ticket
+	ids    []broker.ID
+}
+
+func newHistory(t testing.TB, seed uint64) *history {
+	h := &history{t: t, s: New(nil, nil), rnd: rand.New(rand.NewPCG(seed, 1)), now: Now{Wall: 1e18, Steady: 1e18}}
+	h.commit(func() { h.s.OpenEpoch(&h.w, 1, "m1", [16]byte{1}, 5) })
+	return h
+}
+
+// commit runs decide as one frame.
+func (h *history) commit(decide func()) {
+	h.w.Reset(nil, uint32(len(h.frames)+1), 64, h.now.Steady)
+	decide()
+	h.frames = append(h.frames, bytes.Clone(h.w.Body()))
+}
+
+func (h *history) step() {
+	r := h.rnd
+	h.now.Steady += r.Int64N(int64(3 * time.Second))
+	h.now.Wall += r.Int64N(int64(4*time.Second)) - int64(time.Second)
+	queue := fmt.Sprintf("q%d", r.IntN(2))
+	h.commit(func() {
+		switch r.IntN(12) {
+		case 0, 1, 2, 3:
+			h.enqueue(queue)
+		case 4, 5:
+			c := Claim{Queue: queue, Max: 1 + r.IntN(3), TTL: time.Duration(1+r.IntN(20)) * time.Second, Worker: "w", Member: fmt.Sprintf("m%d", r.IntN(3))}
+			if r.IntN(2) == 0 {
+				c.Tasks = []string{"t1", "none"}
+			}
+			h.leases = append(h.leases, h.s.Claim(&h.w, h.now, c)...)
+		case 6, 7:
+			h.settle()
+		case 8:
+			h.s.Upkeep(&h.w, h.now, 1+r.IntN(5))
+		case 9:
+			h.command(queue)
+		case 10:
+			if len(h.leases) > 0 {
+				l := h.leases[r.IntN(len(h.leases))]
+				h.s.Extend(&h.w, h.now, 10*time.Second, []broker.Extension{{Ref: l.Job.Ref(), Token: l.Job.Token, Progress: &broker.Progress{Percent: 7}, Log: []string{"line"}}})
+			}
+		case 11:
+			h.membership()
+		}
+	})
+}
+
+func (h *history) enqueue(queue string) {
+	r := h.rnd
+	jobs := make([]broker.NewJob, 1+r.IntN(4))
+	for i := range jobs {
+		j := &jobs[i]
+		*j = broker.NewJob{ID: broker.NewID(), Task: fmt.Sprintf("t%d", r.IntN(3)), Payload: make([]byte, r.IntN(30)), Priority: int32(r.IntN(3) - 1), MaxAttempts: r.IntN(3)}
+		switch r.IntN(5) {
+		case 0:
+			j.Delay = time.Duration(r.IntN(10)) * time.Second
+		case 1:
+			j.At = time.Unix(0, h.now.Wall+r.Int64N(1e10)-2e9)
+		case 2:
+			j.Key, j.KeyHold, j.KeyFor = fmt.Sprintf("k%d", r.IntN(4)), broker.KeyHold(r.IntN(3)), time.Minute
+		case 3:
+			j.Tenant, j.Group, j.StartWithin, j.Retain = "a", "b", 5*time.Second, time.Duration(r.IntN(3)-1)*time.Minute
+		case 4:
+			if len(h.ids) > 0 && r.IntN(3) == 0 {
+				j.ID = h.ids[r.IntN(len(h.ids))]
+			}
+			j.Headers = map[string]string{"spool.codec": "json", "x": "y"}
+		}
+		h.ids = append(h.ids, j.ID)
+	}
+	if _, err := h.s.Enqueue(&h.w, h.now, queue, jobs); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *history) settle() {
+	if len(h.leases) == 0 {
+		return
+	}
+	i := h.rnd.IntN(len(h.leases))
+	l := h.leases[i]
+	st := broker.Settlement{Ref: l.Job.Ref(), Token: l.Job.Token, Kind: broker.SettleKind(1 + h.rnd.IntN(6)), Delay: time.Duration(h.rnd.IntN(3)) * time.Second, Error: "boom"}
+	if st.Kind == broker.Ack {
+		st.Error = ""
+		if h.rnd.IntN(2) == 0 {
+			st.Result = []byte("result")
+		}
+		if h.rnd.IntN(3) == 0 {
+			st.FollowUps = []broker.FollowUp{{Queue: "q1", Job: broker.NewJob{ID: broker.NewID(), Task: "t1"}}}
+		}
+	}
+	h.s.Settle(&h.w, h.now, &st)
+}
+
+func (h *history) command(queue string) {
+	var ids []broker.ID
+	for range 3 {
+		if len(h.ids) > 0 {
+			ids = append(ids, h.ids[h.rnd.IntN(len(h.ids))])
+		}
+	}
+	switch h.rnd.IntN(4) {
+	case 0:
+		h.s.Cancel(&h.w, queue, ids, "stop it")
+	case 1:
+		h.s.Requeue(&h.w, h.now, queue, ids)
+	case 2:
+		h.s.Delete(&h.w, queue, ids)
+	case 3:
+		h.s.Pause(&h.w, queue, h.rnd.IntN(2) == 0)
+	}
+}
+
+func (h *history) membership() {
+	name := fmt.Sprintf("m%d", h.rnd.IntN(3))
+	switch h.rnd.IntN(4) {
+	case 0:
+		h.s.Gone(&h.w, name)
+	case 1:
+		h.s.Register(&h.w, broker.Worker{ID: "w" + name, Name: "worker", Queues: []string{"q1"}, Tasks: []string{"t1", "t2"}, Concurrency: h.rnd.IntN(4)}, name)
+	case 2:
+		h.s.Leave(&h.w, "w"+name)
+	case 3:
+		h.s.OpenEpoch(&h.w, h.s.Epoch().Number+uint32(h.rnd.IntN(2)), name, [16]byte{9}, 77)
+	}
+}
+
+func encode(t testing.TB, s *State) []byte {
+	var b bytes.Buffer
+	if err := s.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// check compares the kept numbers with a recount.
+func check(t testing.TB, s *State) {
+	t.Helper()
+	for name, q := range s.queues {
+		byState := map[*task][broker.Cancelled + 1]int64{}
+		for id, j := range q.jobs {
+			if j.id != id || j.queue() != q {
+				t.Fatalf("%s: job %s is filed as %s", name, j.id, id)
+			}
+			n := byState[j.lane.task]
+			n[j.state]++
+			byState[j.lane.task] = n
+			if (j.state == broker.Leased) != (j.lease != nil) {
+				t.Fatalf("job %s is %v, its lease is %v", id, j.state, j.lease)
+			}
+		}
+		for _, tk := range q.order {
+			if tk.n != byState[tk] {
+				t.Fatalf("%s/%s: kept %v, counted %v", name, tk.name, tk.n, byState[tk])
+			}
+			ready := int64(0)
+			for _, l := range tk.lanes {
+				ready += int64(l.n)
+			}
+			if ready != tk.n[broker.Ready] {
+				t.Fatalf("%s/%s: %d in lanes, %d ready", name, tk.name, ready, tk.n[broker.Ready])
+			}
+		}
+	}
+}
+
+func TestReplayAndCheckpointsGiveTheSameState(t *testing.T) {
+	for seed := range uint64(60) {
+		h := newHistory(t, seed)
+		var saved []byte
+		cut := 0
+		for n := range 400 {
+			h.step()
+			if n == 200 {
+				saved, cut = encode(t, h.s), len(h.frames)
+			}
+		}
+		check(t, h.s)
+		want := encode(t, h.s)
+		replayed := New(nil, nil)
+		for i, f := range h.frames {
+			if err := replayed.Apply(f, uint32(i+1), 64); err != nil {
+				t.Fatalf("seed %d, frame %d: %v", seed, i, err)
+			}
+		}
+		check(t, replayed)
+		if !bytes.Equal(want, encode(t, replayed)) {
+			t.Fatalf("seed %d: the replayed state differs", seed)
+		}
+		loaded := New(nil, nil)
+		if err := loaded.Decode(bytes.NewReader(saved)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(saved, encode(t, loaded)) {
+			t.Fatalf("seed %d: a loaded checkpoint is written differently", seed)
+		}
+		for i, f := range h.frames[cut:] {
+			if err := loaded.Apply(f, uint32(cut+i+1), 64); err != nil {
+				t.Fatalf("seed %d, frame %d after the checkpoint: %v", seed, i, err)
+			}
+		}
+		check(t, loaded)
+		if !bytes.Equal(want, encode(t, loaded)) {
+			t.Fatalf("seed %d: checkpoint and replay differ from replay", seed)
+		}
+		compareUses(t, replayed, loaded)
+	}
+}
+
+func compareUses(t *testing.T, a, b *State) {
+	t.Helper()
+	if len(a.uses.files) != len(b.uses.files) {
+		t.Fatalf("uses: %d files and %d", len(a.uses.files), len(b.uses.files))
+	}
+	for f, u := range a.uses.files {
+		if *u != *b.uses.files[f] {
+			t.Fatalf("uses of file %d: %v and %v", f, *u, *b.uses.files[f])
+		}
+	}
+}
+
+func TestDamagedBodiesAreRefusedWithoutPanic(t *testing.T) {
+	h := newHistory(t, 3)
+	for range 150 {
+		h.step()
+	}
+	rnd := rand.New(rand.NewPCG(4, 4))
+	refused := 0
+	for range 3000 {
+		s := New(nil, nil)
+		for i, f := range h.frames {
+			if rnd.IntN(len(h.frames)) == 0 {
+				f = bytes.Clone(f)
+				if rnd.IntN(2) == 0 {
+					f[rnd.IntN(len(f))] ^= 1 << rnd.IntN(8)
+				} else {
+					f = f[:rnd.IntN(len(f))]
+				}
+			}
+			if err := s.Apply(f, uint32(i+1), 64); err != nil {
+				refused++
+				break
+			}
+		}
+	}
+	if refused == 0 {
+		t.Fatal("no damage was ever refused")
+	}
+}

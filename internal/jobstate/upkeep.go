@@ -1,0 +1,122 @@
+package jobstate
+
+import "github.com/spoolq/spool/broker"
+
+// Upkeep does what is due by now, at most max jobs of it: expires leases,
+// cancels jobs that were not started in time, drops final jobs whose retention
+// is over. more says that there is more to do now.
+func (s *State) Upkeep(w *Writer, now Now, max int) (more bool) {
+	n := 0
+	for ; n < max; n++ {
+		it := s.leases.top()
+		if it == nil || it.at > now.Steady {
+			break
+		}
+		s.expire(w, it.j, reasonExpired)
+	}
+	n += s.cancelUnstarted(w, now, max-n)
+	n += s.dropKept(w, now, max-n)
+	return n >= max
+}
+
+// Due returns when Upkeep has something to do next, on the steady clock; 0
+// means that nothing is known.
+func (s *State) Due() (at int64) {
+	for _, h := range []*heap{&s.leases, &s.starts, &s.keeps} {
+		if it := h.top(); it != nil && (at == 0 || it.at < at) {
+			at = it.at
+		}
+	}
+	return at
+}
+
+// expire ends a lease without a settlement: the job is ready again at its old
+// place, or dead when its attempts are used up, or cancelled when that was
+// asked for.
+func (s *State) expire(w *Writer, j *job, why reason) {
+	switch {
+	case j.flags&cancelAsked != 0:
+		s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonCancelled})
+	case j.attempts >= j.maxAttempts:
+		s.final(w, j, finalRec{state: broker.Dead, reason: reasonCrashed})
+	default:
+		r := oldPlace(j)
+		r.reason, r.attempts, r.failures = why, j.attempts, j.failures
+		s.again(w, j, r)
+	}
+}
+
+func (s *State) cancelUnstarted(w *Writer, now Now, max int) (n int) {
+	for n < max {
+		it := s.starts.top()
+		if it == nil || it.at >= clockOf(it.j, now) {
+			return n
+		}
+		s.final(w, it.j, finalRec{state: broker.Cancelled, reason: reasonNotStarted})
+		n++
+	}
+	return n
+}
+
+func (s *State) dropKept(w *Writer, now Now, max int) (n int) {
+	var last *queue
+	var ids []broker.ID
+	flush := func() {
+		if len(ids) > 0 {
+			s.drop(w, last, dropKept, ids)
+			ids = ids[:0]
+		}
+	}
+	for ; n < max; n++ {
+		it := s.keeps.top()
+		if it == nil || it.at > now.Steady {
+			break
+		}
+		if q := it.j.queue(); q != last {
+			flush()
+			last = q
+		}
+		ids = append(ids, it.j.id)
+		s.keeps.pop()
+	}
+	flush()
+	return n
+}
+
+// dropWhy says why jobs were dropped (part of the format).
+type dropWhy uint8
+
+const (
+	dropKept    dropWhy = 1 + iota // their retention is over
+	dropDeleted                    // by a command
+)
+
+func (s *State) drop(w *Writer, q *queue, why dropWhy, ids []broker.ID) {
+	w.begin(recDrop)
+	w.str(q.name)
+	w.byte(byte(why))
+	w.ids(ids)
+	w.end()
+	for _, id := range ids {
+		s.applyDrop(q.jobs[id], why)
+	}
+}
+
+func (s *State) readDrop(r *reader) error {
+	queue, why := r.str(), dropWhy(r.byte())
+	for range r.count(16) {
+		j := s.find(r, queue, r.id())
+		if j == nil {
+			return r.err
+		}
+		s.applyDrop(j, why)
+	}
+	return r.err
+}
+
+func (s *State) applyDrop(j *job, why dropWhy) {
+	if why == dropDeleted {
+		j.lane.task.totals.Deleted++
+	}
+	s.remove(j)
+}
