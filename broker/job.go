@@ -107,6 +107,7 @@ type Job struct {
 	Failures int    `json:"failures,omitempty"`
 
 	Progress Progress `json:"progress,omitzero"`
+	Log      []string `json:"log,omitempty"` // the last lines that its handler logged in this run
 
 	Batch        ID     `json:"batch,omitzero"`
 	BatchOrdinal uint32 `json:"batch_ordinal,omitempty"`

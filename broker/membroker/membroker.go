@@ -1,0 +1,268 @@
+// Package membroker keeps a store in memory, for tests and demos: the same
+// state machine as the file broker's, with nothing under it. What it holds is
+// gone with the process. It reads no clock but package time, so that it works
+// inside a testing/synctest bubble.
+package membroker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
+	"github.com/spoolq/spool/internal/notify"
+)
+
+// Config is the configuration of New. The zero value works.
+type Config struct{}
+
+// Broker is a store in memory. It is safe for concurrent use.
+type Broker struct {
+	mu     sync.Mutex
+	s      *jobstate.State
+	w      jobstate.Writer
+	hub    notify.Hub
+	chunks map[uint32][]byte // the bodies that still hold something needed
+	next   uint32            // number of the next chunk
+	born   time.Time
+	closed chan struct{}
+	once   sync.Once
+}
+
+var _ broker.Broker = (*Broker)(nil)
+
+// New returns an empty store.
+func New(Config) *Broker {
+	b := &Broker{chunks: map[uint32][]byte{}, next: 1, born: time.Now(), closed: make(chan struct{})}
+	b.s = jobstate.New(b.hub.Changed, func(file uint32) { delete(b.chunks, file) })
+	b.commit(func(jobstate.Now) { b.s.OpenEpoch(&b.w, 1, "", [16]byte{}, 0) })
+	return b
+}
+
+// now reads the clock. The steady one goes on from where the store began.
+func (b *Broker) now() jobstate.Now {
+	t := time.Now()
+	return jobstate.Now{Wall: t.UnixNano(), Steady: b.born.UnixNano() + int64(t.Sub(b.born))}
+}
+
+// maxUpkeep is how many due jobs a call sees to beside its own business.
+const maxUpkeep = 1000
+
+// commit runs decide with what is due done before, and keeps what it wrote.
+// The caller holds mu.
+func (b *Broker) commit(decide func(now jobstate.Now)) {
+	now := b.now()
+	b.w.Reset(make([]byte, 0, 256), b.next, 0, now.Steady)
+	b.s.Upkeep(&b.w, now, maxUpkeep)
+	decide(now)
+	if b.w.Count() > 0 {
+		if b.s.Uses()[b.next] != nil {
+			b.chunks[b.next] = b.w.Body()
+		}
+		b.next++
+	}
+}
+
+// begin takes the mutex, unless the broker is closed or ctx has ended.
+func (b *Broker) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	select {
+	case <-b.closed:
+		b.mu.Unlock()
+		return broker.ErrClosed
+	default:
+		return nil
+	}
+}
+
+// read returns a copy of stored bytes.
+func (b *Broker) read(l jobstate.Loc) ([]byte, error) {
+	c := b.chunks[l.File]
+	if uint64(l.Off)+uint64(l.Len) > uint64(len(c)) {
+		return nil, fmt.Errorf("chunk %d ends before byte %d", l.File, l.Off+l.Len)
+	}
+	p := slices.Clone(c[l.Off : l.Off+l.Len])
+	if p == nil {
+		p = []byte{}
+	}
+	return p, nil
+}
+
+func (b *Broker) fill(tickets []jobstate.Ticket) ([]broker.Job, error) {
+	jobs := make([]broker.Job, len(tickets))
+	for i := range tickets {
+		if err := tickets[i].Fill(b.read); err != nil {
+			return nil, err
+		}
+		jobs[i] = tickets[i].Job
+	}
+	return jobs, nil
+}
+
+// Caps implements broker.Broker.
+func (b *Broker) Caps() broker.Caps {
+	return broker.Caps{
+		Broker: "memory", Durability: "nothing: what is enqueued is gone when the process ends",
+		OneCommit: true, MaxBatch: 10_000, MaxBytes: broker.MaxCallBytes,
+	}
+}
+
+// Enqueue implements broker.Broker.
+func (b *Broker) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs []broker.NewJob) (answers []broker.Enqueued, err error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer b.mu.Unlock()
+	b.commit(func(now jobstate.Now) { answers, err = b.s.Enqueue(&b.w, now, queue, jobs) })
+	return answers, err
+}
+
+// Claim implements broker.Broker.
+func (b *Broker) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
+	if err := jobstate.CheckClaim(&r); err != nil {
+		return broker.Claimed{}, err
+	}
+	deadline := time.Now().Add(r.Wait)
+	for {
+		got, idle, err := b.claim(ctx, &r, time.Until(deadline))
+		if err != nil || idle == nil {
+			return got, err
+		}
+		wait := time.Until(deadline)
+		if got.NextDue > 0 {
+			wait = min(wait, got.NextDue)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-idle.C:
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-b.closed:
+		}
+		timer.Stop()
+		b.mu.Lock()
+		b.hub.Done(idle)
+		b.mu.Unlock()
+	}
+}
+
+// claim tries once. When there is nothing to take and time to wait, it
+// registers the caller as idle in the same critical section.
+func (b *Broker) claim(ctx context.Context, r *broker.ClaimRequest, wait time.Duration) (got broker.Claimed, idle *notify.Claim, err error) {
+	if err := b.begin(ctx); err != nil {
+		return got, nil, err
+	}
+	defer b.mu.Unlock()
+	var tickets []jobstate.Ticket
+	b.commit(func(now jobstate.Now) {
+		tickets, got.More = b.s.ClaimAny(&b.w, now, r, "")
+		got.NextDue = b.s.NextDueAny(now, r.Queues)
+	})
+	jobs, err := b.fill(tickets)
+	if err != nil {
+		return got, nil, err
+	}
+	for i := range jobs {
+		got.Leases = append(got.Leases, broker.Lease{Job: jobs[i], Token: jobs[i].Token, ExpiresAt: jobs[i].LeaseExpiresAt})
+	}
+	if len(jobs) == 0 && wait > 0 {
+		idle = b.hub.Idle(r.Queues, r.Tasks)
+	}
+	return got, idle, nil
+}
+
+// Extend implements broker.Broker.
+func (b *Broker) Extend(ctx context.Context, r broker.ExtendRequest) (beats []broker.Beat, err error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer b.mu.Unlock()
+	if r.TTL <= 0 {
+		r.TTL = broker.DefaultLeaseTTL
+	}
+	b.commit(func(now jobstate.Now) {
+		switch {
+		case r.Worker.ID != "" && r.Leaving:
+			b.s.Leave(&b.w, r.Worker.ID)
+		case r.Worker.ID != "":
+			b.s.Register(&b.w, r.Worker, "")
+		}
+		beats = b.s.Extend(&b.w, now, r.TTL, r.Leases)
+	})
+	return beats, nil
+}
+
+// Settle implements broker.Broker.
+func (b *Broker) Settle(ctx context.Context, _ broker.Call, list []broker.Settlement) ([]broker.Settled, error) {
+	if err := jobstate.CheckSettle(list); err != nil {
+		return nil, err
+	}
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer b.mu.Unlock()
+	answers := make([]broker.Settled, len(list))
+	b.commit(func(now jobstate.Now) {
+		for i := range list {
+			answers[i] = b.s.Settle(&b.w, now, &list[i])
+		}
+	})
+	return answers, nil
+}
+
+// Apply implements broker.Broker.
+func (b *Broker) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (step broker.Step, err error) {
+	if err := jobstate.CheckCommand(&cmd); err != nil {
+		return step, err
+	}
+	if err := b.begin(ctx); err != nil {
+		return step, err
+	}
+	defer b.mu.Unlock()
+	b.commit(func(now jobstate.Now) {
+		var found []jobstate.Ticket
+		if found, step.Cursor, err = b.s.Candidates(now, &cmd); err != nil {
+			return
+		}
+		var ids []broker.ID
+		for i := range found {
+			if jobstate.ErrorMatches(&found[i], cmd.Filter.ErrorContains, b.read) {
+				ids = append(ids, found[i].Job.ID)
+			}
+		}
+		step.Changed = b.s.Command(&b.w, now, &cmd, ids)
+	})
+	return step, err
+}
+
+// Maintain implements broker.Broker.
+func (b *Broker) Maintain(ctx context.Context) (after time.Duration, err error) {
+	if err := b.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer b.mu.Unlock()
+	b.commit(func(now jobstate.Now) {
+		after = time.Minute
+		if due := b.s.Due(); due > 0 {
+			after = min(after, max(0, time.Duration(due-now.Steady)+1))
+		}
+	})
+	return after, nil
+}
+
+// Close implements broker.Broker: what waits returns, and everything is gone.
+func (b *Broker) Close() error {
+	b.once.Do(func() {
+		b.mu.Lock()
+		close(b.closed)
+		b.hub.Close()
+		b.mu.Unlock()
+	})
+	return nil
+}
