@@ -1,0 +1,176 @@
+package spool
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// Times of the claim loop.
+const (
+	claimWait    = 5 * time.Second        // for the first job, and up to a fifth more
+	claimRotate  = 250 * time.Millisecond // the same when the tasks do not fit in one claim
+	claimStumble = time.Millisecond       // first pause after an empty claim that did not wait
+	faultMin     = 100 * time.Millisecond
+	faultMax     = 5 * time.Second
+)
+
+// claimLoop claims into free slots until ctx ends, or until a draining worker
+// finds nothing more. It never returns for a fault of the broker.
+func (r *run) claimLoop(ctx context.Context) {
+	var pause pause
+	for ctx.Err() == nil {
+		free := r.free()
+		if free == 0 {
+			select {
+			case <-r.poke:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		wasIdle := r.idle()
+		start := time.Now()
+		got, more, err := r.claim(ctx, free)
+		if ctx.Err() != nil {
+			return
+		}
+		r.fault("claim", err)
+		switch {
+		case err != nil:
+			pause.after(ctx, faultMin, faultMax)
+		case got > 0:
+			pause.reset()
+		case r.cfg.Drain && !more && wasIdle:
+			return
+		case time.Since(start) < claimStumble:
+			pause.after(ctx, claimStumble, faultMin)
+		}
+	}
+}
+
+// pause is a wait that doubles, with jitter.
+type pause struct{ next time.Duration }
+
+func (p *pause) reset() { p.next = 0 }
+
+func (p *pause) after(ctx context.Context, first, most time.Duration) {
+	p.next = min(max(p.next, first), most)
+	sleep(ctx, p.next/2+rand.N(p.next/2+1))
+	p.next *= 2
+}
+
+// free returns the number of free slots; none while too much is unsettled.
+func (r *run) free() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unsettled >= max(maxUnsettled, r.cfg.Concurrency) {
+		return 0
+	}
+	return min(r.cfg.Concurrency-r.running, broker.MaxClaimJobs)
+}
+
+// claim fills free slots: first with what is there, in the order of the queues,
+// then, when there was nothing, by waiting for the first job. One claim does
+// both when it can ask for everything and nothing but a job need end its wait.
+func (r *run) claim(ctx context.Context, free int) (got int, more bool, err error) {
+	r.mu.Lock()
+	asks, wait, full := r.queues.plan(r.queues.order(), free, r.byQueue)
+	breakable := full || r.cfg.Drain
+	idle := r.running == 0 && r.unsettled == 0
+	r.freed = false
+	r.mu.Unlock()
+	if len(asks) != 1 || len(r.tasks) > 1 || breakable {
+		got, more, err = r.claimNow(ctx, asks, free)
+		if got > 0 || more || err != nil || r.cfg.Drain && idle {
+			return got, more, err
+		}
+	}
+	if len(wait.queues) == 0 && full { // every queue is at its limit
+		select {
+		case <-r.poke:
+		case <-ctx.Done():
+		}
+		return 0, true, nil
+	}
+	return r.claimWaiting(ctx, wait, breakable)
+}
+
+// claimNow takes what is there.
+func (r *run) claimNow(ctx context.Context, asks []ask, free int) (got int, more bool, err error) {
+	for _, a := range asks {
+		for _, tasks := range r.tasks {
+			n := min(a.max, free-got)
+			if n == 0 {
+				break
+			}
+			took, m, err := r.claimOnce(ctx, a.queues, n, tasks, 0)
+			got, more, a.max = got+took, more || m, a.max-took
+			if err != nil {
+				return got, more, err
+			}
+		}
+	}
+	return got, more, nil
+}
+
+// claimWaiting waits for the first job of all queues that have room. The end of
+// a run breaks the wait when it may change what to ask for.
+func (r *run) claimWaiting(ctx context.Context, a ask, breakable bool) (int, bool, error) {
+	if breakable {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		r.setInterrupt(cancel)
+		defer r.setInterrupt(nil)
+	}
+	wait := claimWait + rand.N(claimWait/5)
+	if len(r.tasks) > 1 {
+		wait = claimRotate
+		r.tasks = append(r.tasks[1:len(r.tasks):len(r.tasks)], r.tasks[0]) // the others wait next
+	}
+	got, more, err := r.claimOnce(ctx, a.queues, a.max, r.tasks[0], wait)
+	if ctx.Err() != nil {
+		return got, true, nil // interrupted, or over
+	}
+	return got, more, err
+}
+
+// setInterrupt sets what ends the waiting claim. A run that has ended since the
+// claim was planned ends it at once.
+func (r *run) setInterrupt(fn func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.interrupt = fn
+	if fn != nil && r.freed {
+		fn()
+	}
+}
+
+// claimOnce makes one claim and hands its leases to the slots.
+func (r *run) claimOnce(ctx context.Context, queues []string, most int, tasks []string, wait time.Duration) (int, bool, error) {
+	req := broker.ClaimRequest{
+		Queues: queues, Tasks: tasks, Max: most, TTL: r.cfg.LeaseTTL, Worker: r.id, Wait: wait,
+	}
+	start := time.Now()
+	var got broker.Claimed
+	err := r.client.repeat(ctx, func(call broker.Call) (err error) {
+		got, err = r.client.broker.Claim(ctx, call, req)
+		return err
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	if len(got.Leases) == 0 {
+		return 0, got.More, nil
+	}
+	// A lease counts from its claim, which came at the end of a wait.
+	if soonest := time.Now().Add(-r.cfg.LeaseTTL / 6); start.Before(soonest) {
+		start = soonest
+	}
+	for i := range got.Leases {
+		r.accept(ctx, &got.Leases[i], start)
+	}
+	return len(got.Leases), got.More, nil
+}

@@ -1,0 +1,152 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// settleLoop settles finished jobs: always all that have gathered while the
+// last call was on its way. A call that fails is made again until it succeeds
+// or the run is over; meanwhile the leases are kept by the heartbeats.
+func (r *run) settleLoop() {
+	var pause pause
+	for {
+		batch := r.takeFinished()
+		if len(batch) == 0 {
+			select {
+			case <-r.ready:
+				continue
+			case <-r.ctx.Done():
+				return
+			}
+		}
+		r.sendNotes(batch)
+		for {
+			err := r.settle(batch)
+			if r.ctx.Err() != nil && err != nil {
+				return
+			}
+			r.fault("settle", err)
+			if err == nil {
+				break
+			}
+			pause.after(r.ctx, faultMin, faultMax)
+		}
+		pause.reset()
+	}
+}
+
+// takeFinished takes as many as one call may hold.
+func (r *run) takeFinished() []*work {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	jobs, bytes, n := 0, 0, 0
+	for _, w := range r.finished {
+		s := &w.settlement
+		jobs += 1 + len(s.FollowUps)
+		bytes += len(s.Result) + len(s.Error)
+		for i := range s.FollowUps {
+			bytes += s.FollowUps[i].Job.Size()
+		}
+		if n > 0 && (jobs > r.client.caps.MaxBatch || bytes > r.client.caps.MaxBytes) {
+			break
+		}
+		n++
+	}
+	batch := r.finished[:n:n]
+	if r.finished = r.finished[n:]; len(r.finished) == 0 {
+		r.finished = nil
+	}
+	return batch
+}
+
+// settle settles a batch. When the broker refuses the call for what is in it,
+// each is settled alone, so that one cannot hold up the others.
+func (r *run) settle(batch []*work) error {
+	answers, err := r.settleCall(batch)
+	if err == nil {
+		r.settled(batch, answers)
+		return nil
+	}
+	if !refused(err) {
+		return err
+	}
+	if len(batch) > 1 {
+		for _, w := range batch {
+			if w.place < 0 { // settled before a fault interrupted this loop
+				continue
+			}
+			if err := r.settle([]*work{w}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w := batch[0]
+	if w.settlement.Result == nil && w.settlement.FollowUps == nil {
+		r.settled(batch, []broker.Settled{{Err: err}})
+		return nil
+	}
+	// The result or the follow-ups cannot be stored: a failed attempt.
+	w.outcome.Kind, w.outcome.Err = broker.Nack, fmt.Errorf("ack: %w", err)
+	w.settlement = broker.Settlement{
+		Ref: w.settlement.Ref, Token: w.settlement.Token, Kind: broker.Nack,
+		Delay: clampDelay(w.handler.retry.Delay(w.Job.Attempt, err)), Error: errorText(w.outcome.Err),
+	}
+	return r.settle(batch)
+}
+
+func refused(err error) bool { return errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge) }
+
+func (r *run) settleCall(batch []*work) (answers []broker.Settled, err error) {
+	settlements := make([]broker.Settlement, len(batch))
+	for i, w := range batch {
+		settlements[i] = w.settlement
+	}
+	err = r.client.repeat(r.ctx, func(call broker.Call) (err error) {
+		answers, err = r.client.broker.Settle(r.ctx, call, settlements)
+		return err
+	})
+	if err == nil && len(answers) != len(batch) {
+		err = fmt.Errorf("%d answers came back for %d settlements", len(answers), len(batch))
+	}
+	return answers, err
+}
+
+// settled forgets the leases of a batch and reports each run.
+func (r *run) settled(batch []*work, answers []broker.Settled) {
+	r.mu.Lock()
+	for _, w := range batch {
+		r.unhold(w)
+	}
+	r.unsettled -= len(batch)
+	r.freeLocked()
+	r.mu.Unlock()
+	notify(r.poke)
+	for i, w := range batch {
+		w.outcome.State = answers[i].State
+		if err := answers[i].Err; err != nil {
+			w.outcome.Kind, w.outcome.Err = 0, errors.Join(err, w.outcome.Err)
+		}
+		r.report(w)
+	}
+}
+
+// sendNotes sends what handlers noted since the last heartbeat, in one call.
+// Notes are not worth holding up settlements for: what fails is lost.
+func (r *run) sendNotes(batch []*work) {
+	req := broker.ExtendRequest{TTL: r.cfg.LeaseTTL}
+	for _, w := range batch {
+		if w.hasNotes() {
+			req.Leases = append(req.Leases, w.extension())
+		}
+	}
+	if len(req.Leases) == 0 {
+		return
+	}
+	if _, err := r.client.broker.Extend(r.ctx, req); err != nil && r.ctx.Err() == nil {
+		r.fault("extend", err)
+	}
+}
