@@ -54,7 +54,7 @@ type Result struct {
 // a command that could not be started at all, or whose output could not be
 // read; any exit status is a Result.
 func (c *Command) Run(ctx context.Context) (*Result, error) {
-	stdout, tail := &head{max: MaxStdout}, &tail{max: MaxTail}
+	stdout, tail := &head{max: MaxStdout}, &Tail{Max: MaxTail}
 	cmd := shell(c.Shell)
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.Stdin = bytes.NewReader(c.Stdin)
@@ -77,7 +77,7 @@ func (c *Command) Run(ctx context.Context) (*Result, error) {
 	err := cmd.Wait()
 	close(done)
 	<-stopped
-	r := &Result{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.kept, StdoutCut: stdout.cut, Tail: tail.bytes()}
+	r := &Result{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.kept, StdoutCut: stdout.cut, Tail: tail.Bytes()}
 	if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && st.Signaled() {
 		r.Signal = st.Signal().String()
 	}
@@ -121,18 +121,21 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail keeps the last max bytes of what is written to it.
-type tail struct {
+// Tail is a writer that keeps the last Max bytes of what is written to it.
+// Writes never fail. Not safe for concurrent use.
+type Tail struct {
+	Max  int // above 0
 	kept []byte
-	max  int
 }
 
-func (t *tail) Write(p []byte) (int, error) {
-	t.kept = append(t.kept, p[max(0, len(p)-t.max):]...)
-	if over := len(t.kept) - t.max; over > t.max { // move seldom
+// Write implements io.Writer.
+func (t *Tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p[max(0, len(p)-t.Max):]...)
+	if over := len(t.kept) - t.Max; over > t.Max { // move seldom
 		t.kept = append(t.kept[:0], t.kept[over:]...)
 	}
 	return len(p), nil
 }
 
-func (t *tail) bytes() []byte { return t.kept[max(0, len(t.kept)-t.max):] }
+// Bytes returns what is kept. The slice is valid until the next Write.
+func (t *Tail) Bytes() []byte { return t.kept[max(0, len(t.kept)-t.Max):] }
