@@ -1,0 +1,151 @@
+package journal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/spoolq/spool/internal/vfs"
+)
+
+// CONTROL is 512 words shared by every handle on the machine, read and written
+// atomically. All of it is hints: identity words say whether they belong to
+// this boot and store, and a holder of LOCK who finds that they do not starts
+// the page anew. The first half is this package's, the second the caller's.
+const (
+	controlSize = 4096
+	sharedWord  = controlSize / 8 / 2
+
+	ctlMagic  = 0 // identity: words 0 to 5
+	ctlBoot   = 1 // and 2
+	ctlStore  = 3 // and 4
+	ctlCheck  = 5
+	ctlEnd    = 8  // published end of the log
+	ctlLast   = 9  // where the last frame begins
+	ctlFlight = 10 // where a write is under way, 0 for none
+	ctlSeq    = 11 // how often LOCK was taken
+	ctlHolder = 12 // pid of the holder of LOCK, 0 for none
+	ctlSince  = 13 // when it took it, monotonic nanoseconds
+
+	ctlDurable    = 16 // known durable
+	ctlPoison     = 24 // not 0: poisoned
+	ctlFull       = 25 // not 0: the reserve is missing
+	ctlGeneration = 26 // that of CURRENT
+
+	controlMagic = 0x314c4f52544e4f43 // "CONTROL1"
+)
+
+type control struct {
+	file     vfs.File
+	words    atomic.Pointer[[controlSize / 8]uint64]
+	identity [6]uint64
+}
+
+// openControl maps CONTROL, creating it when it is missing or short.
+func openControl(sys vfs.System, path string, store [16]byte) (*control, error) {
+	f, err := sys.Open(path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	c := &control{file: f}
+	if err := c.mapWords(); err != nil {
+		return nil, joinClose(err, f)
+	}
+	boot := sys.BootID()
+	le := binary.LittleEndian
+	id := [6]uint64{controlMagic, le.Uint64(boot[:]), le.Uint64(boot[8:]), le.Uint64(store[:]), le.Uint64(store[8:]), 0}
+	for _, w := range id {
+		id[ctlCheck] = (id[ctlCheck] ^ w) * 0x9e3779b97f4a7c15
+	}
+	c.identity = id
+	return c, nil
+}
+
+func (c *control) mapWords() error {
+	size, err := c.file.Size()
+	if err != nil {
+		return err
+	}
+	if size < controlSize {
+		if _, err := c.file.WriteAt(make([]byte, controlSize-size), size); err != nil {
+			return err
+		}
+	}
+	b, err := c.file.Map(controlSize)
+	if err != nil {
+		return err
+	}
+	if len(b) < controlSize || uintptr(unsafe.Pointer(&b[0]))%8 != 0 {
+		return fmt.Errorf("%w: CONTROL is mapped out of alignment", ErrUnsupported)
+	}
+	c.words.Store((*[controlSize / 8]uint64)(unsafe.Pointer(&b[0])))
+	return nil
+}
+
+func (c *control) load(i int) uint64     { return atomic.LoadUint64(&c.words.Load()[i]) }
+func (c *control) store(i int, v uint64) { atomic.StoreUint64(&c.words.Load()[i], v) }
+
+// valid reports whether the page belongs to this boot and store.
+func (c *control) valid() bool {
+	for i, w := range c.identity {
+		if c.load(i) != w {
+			return false
+		}
+	}
+	return true
+}
+
+// rebuild starts the page anew. LOCK is held. seq must differ from every
+// sequence that a handle may remember.
+func (c *control) rebuild(seq uint64) {
+	for i := range controlSize / 8 {
+		c.store(i, 0)
+	}
+	c.store(ctlSeq, seq)
+	for i, w := range c.identity {
+		c.store(i, w)
+	}
+}
+
+// pos reads a packed position; not ok when unknown or not of this boot.
+func (c *control) pos(i int) (Pos, bool) {
+	if !c.valid() {
+		return Pos{}, false
+	}
+	return unpack(c.load(i))
+}
+
+// raise moves a packed position forward, never back.
+func (c *control) raise(i int, p Pos) {
+	for {
+		old := c.load(i)
+		if q, ok := unpack(old); ok && !q.Before(p) {
+			return
+		}
+		if atomic.CompareAndSwapUint64(&c.words.Load()[i], old, pack(p)) {
+			return
+		}
+	}
+}
+
+// raiseWord is raise for a plain number.
+func (c *control) raiseWord(i int, v uint64) {
+	for {
+		old := c.load(i)
+		if old >= v || atomic.CompareAndSwapUint64(&c.words.Load()[i], old, v) {
+			return
+		}
+	}
+}
+
+// close unmaps the page; who looks later sees what it last said.
+func (c *control) close() error {
+	last := new([controlSize / 8]uint64)
+	for i := range last {
+		last[i] = c.load(i)
+	}
+	c.words.Store(last)
+	return c.file.Close()
+}

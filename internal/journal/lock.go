@@ -1,0 +1,230 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spoolq/spool/internal/vfs"
+)
+
+// recheck is how often LOCK is compared with its name: a store whose LOCK was
+// replaced has two holders at a time.
+const recheck = 100 * time.Millisecond
+
+// Lock takes the append lock: one holder in all processes and goroutines. It
+// waits as long as it takes and blocks an OS thread, so let one goroutine of a
+// process call it. Waiters take turns (LOCK.next), so that nobody starves.
+func (l *Log) Lock() error {
+	if err := l.takeLock(true); err != nil {
+		return err
+	}
+	l.look()
+	return nil
+}
+
+// TryLock is Lock without waiting.
+func (l *Log) TryLock() (bool, error) {
+	err := l.takeLock(false)
+	if err == errTaken {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	l.look()
+	return true, nil
+}
+
+// look finds out, under LOCK just taken, whether anybody held it in between.
+func (l *Log) look() {
+	c := l.control
+	seq := c.load(ctlSeq)
+	end, ok := unpack(c.load(ctlEnd))
+	l.proven = l.caught && seq == l.seqSeen+1 && c.load(ctlFlight) == 0 && ok && end == l.at.pos
+	l.seqSeen = seq
+	l.ready = false
+}
+
+var errTaken = errors.New("journal: the lock is taken")
+
+// takeLock takes the append lock without a look at the read position, which
+// may be in use by another goroutine. errTaken when wait is false and it is
+// not free.
+func (l *Log) takeLock(wait bool) error {
+	if wait {
+		l.mu.Lock()
+	} else if !l.mu.TryLock() {
+		return errTaken
+	}
+	ok, err := take(l.next, wait)
+	if err == nil && ok {
+		ok, err = take(l.lock, wait)
+		if uerr := l.next.Unlock(); err == nil && uerr != nil {
+			err = uerr
+			if ok {
+				err = errors.Join(err, l.lock.Unlock())
+			}
+		}
+	}
+	if err != nil || !ok {
+		l.mu.Unlock()
+		switch {
+		case l.closed.Load():
+			return ErrClosed
+		case err != nil:
+			return fmt.Errorf("take the append lock: %w", err)
+		}
+		return errTaken
+	}
+	return l.locked()
+}
+
+func take(f vfs.File, wait bool) (bool, error) {
+	if wait {
+		return true, f.Lock()
+	}
+	return f.TryLock()
+}
+
+// locked is what every holder does first. On an error LOCK is free again.
+func (l *Log) locked() error {
+	l.held.Store(true)
+	err := l.checkLock()
+	if err == nil && !l.control.valid() {
+		err = l.rebuildControl()
+	}
+	if err != nil {
+		l.Unlock()
+		return err
+	}
+	c := l.control
+	c.store(ctlSeq, c.load(ctlSeq)+1)
+	c.store(ctlSince, uint64(l.checked))
+	c.store(ctlHolder, uint64(l.pid))
+	return nil
+}
+
+// checkLock compares LOCK with its name, now and then, and refuses a handle
+// that a fork took along.
+func (l *Log) checkLock() error {
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	if l.sys.PID() != l.pid {
+		return fmt.Errorf("%w: this handle was opened by process %d, before a fork", ErrClosed, l.pid)
+	}
+	now := l.sys.Monotonic()
+	if now-l.checked > recheck || l.checked == 0 {
+		same, err := l.lock.SameAs(join(l.dir, lockName))
+		if err != nil {
+			return fmt.Errorf("check LOCK: %w", err)
+		}
+		if !same {
+			return fmt.Errorf("%w: LOCK was replaced while the store was open", ErrNotStore)
+		}
+	}
+	l.checked = now
+	return nil
+}
+
+// rebuildControl starts CONTROL anew. LOCK is held.
+func (l *Log) rebuildControl() error {
+	poisoned, err := l.exists(poisonName)
+	if err != nil {
+		return fmt.Errorf("rebuild CONTROL: %w", err)
+	}
+	c := l.control
+	c.rebuild(uint64(l.sys.Monotonic()) | 1<<62) // above what any handle remembers
+	if poisoned {
+		c.store(ctlPoison, 1)
+	}
+	for {
+		cur, err := readCurrent(l.sys, l.dir)
+		if err != nil {
+			return fmt.Errorf("rebuild CONTROL: %w", err)
+		}
+		c.raiseWord(ctlGeneration, cur.Generation)
+		if !l.moved(cur) {
+			return nil // a Flip meanwhile was seen, or stored its number after us
+		}
+	}
+}
+
+// Unlock frees the append lock. It cannot fail: when the system refuses, the
+// store is poisoned.
+func (l *Log) Unlock() {
+	l.held.Store(false)
+	l.control.store(ctlHolder, 0)
+	err := l.lock.Unlock()
+	if err != nil {
+		l.Poison(fmt.Errorf("free the append lock: %w", err))
+	}
+	l.mu.Unlock()
+}
+
+// Holder is who holds the append lock, from CONTROL: a hint for a watchdog.
+// since is when it took it, on the Clock's monotonic time. Not ok when nobody
+// seems to hold it.
+func (l *Log) Holder() (pid int, since time.Duration, ok bool) {
+	p := l.control.load(ctlHolder)
+	if p == 0 || !l.control.valid() {
+		return 0, 0, false
+	}
+	return int(p), time.Duration(l.control.load(ctlSince)), true
+}
+
+// TryCompactLock takes COMPACT, held while a checkpoint is built, CURRENT
+// flipped and files dropped, and by recovery and repair. It does not wait.
+func (l *Log) TryCompactLock() (bool, error) {
+	if l.closed.Load() {
+		return false, ErrClosed
+	}
+	if !l.compMu.TryLock() {
+		return false, nil
+	}
+	ok, err := l.compactLock.TryLock()
+	if err != nil || !ok {
+		l.compMu.Unlock()
+		if err != nil {
+			err = fmt.Errorf("take COMPACT: %w", err)
+		}
+		return false, err
+	}
+	l.compact.Store(true)
+	return true, nil
+}
+
+// CompactUnlock frees COMPACT. When the system refuses, the store is poisoned.
+func (l *Log) CompactUnlock() {
+	l.compact.Store(false)
+	if err := l.compactLock.Unlock(); err != nil {
+		l.Poison(fmt.Errorf("free COMPACT: %w", err))
+	}
+	l.compMu.Unlock()
+}
+
+const (
+	lockName    = "LOCK"
+	nextName    = "LOCK.next"
+	compactName = "COMPACT"
+	prepName    = "PREP"
+	controlName = "CONTROL"
+)
+
+// openLocks opens the lock files, creating what is missing.
+func (l *Log) openLocks() error {
+	var err error
+	if l.lock, err = l.sys.Open(join(l.dir, lockName), os.O_RDWR|os.O_CREATE); err != nil {
+		return err
+	}
+	if l.next, err = l.sys.Open(join(l.dir, nextName), os.O_RDWR|os.O_CREATE); err != nil {
+		return err
+	}
+	if l.compactLock, err = l.sys.Open(join(l.dir, compactName), os.O_RDWR|os.O_CREATE); err != nil {
+		return err
+	}
+	l.prepLock, err = l.sys.Open(join(l.dir, prepName), os.O_RDWR|os.O_CREATE)
+	return err
+}

@@ -1,0 +1,289 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spoolq/spool/internal/vfs"
+)
+
+// Options say which log to open.
+type Options struct {
+	Sys vfs.System // required
+	Dir string     // required; made when it is missing, its parent must exist
+	// AllowUnsafeFS passes over the kind of file system.
+	AllowUnsafeFS bool
+	// Report is told what was repaired or removed, as slog would be. Nil drops it.
+	Report func(what string, args ...any)
+	// Counters is called under LOCK when a segment is sealed; the bytes are
+	// kept in its end record. Nil keeps none.
+	Counters func() []byte
+	// Sealed is called with the counters of each end record that reading
+	// passes and that this handle did not write; its error ends the reading.
+	Sealed func(at Pos, counters []byte) error
+	// FirstSegmentBytes is the size of segment 1; each later one is twice as
+	// large, up to 64 times. Zero is 1 MiB. For tests.
+	FirstSegmentBytes int64
+}
+
+// Log is a handle on the log. Reading (Start, Read, CatchUp, Recover) and
+// writing (Reserve, Body, Append, Seal) share one position and belong to one
+// goroutine at a time. Everything else is safe for concurrent use.
+type Log struct {
+	o       Options
+	sys     vfs.System
+	dir     string
+	pid     int
+	seed    uint32
+	store   [16]byte
+	control *control
+	files   fileCache
+
+	lock, next, compactLock, prepLock vfs.File
+
+	mu      sync.Mutex // with LOCK: one goroutine of this handle
+	held    atomic.Bool
+	prepMu  sync.Mutex // with PREP
+	compMu  sync.Mutex // with COMPACT
+	compact atomic.Bool
+	closed  atomic.Bool
+	checked time.Duration // when LOCK was last compared with its name
+
+	curMu sync.Mutex
+	cur   Current
+
+	// The read position, of the goroutine that reads and writes.
+	at       chain
+	win      window
+	frame    Frame
+	pos      atomic.Uint64 // at.pos, packed, for everyone
+	seqSeen  uint64        // CONTROL's lock sequence when this handle last held LOCK
+	proven   bool          // nobody wrote since this handle last caught up
+	caught   bool          // caught up at least once since Start
+	ready    bool          // caught up under the LOCK held now
+	out      []byte        // header space and body of the next frame
+	rollSize int           // size of the last counters, for when to roll
+	aheadOf  uint64        // segment whose successors were opened
+	refused  error         // what the caller's function said to a frame
+
+	durable  atomic.Uint64 // packed; own syncs
+	poisoned atomic.Pointer[poison]
+	prepare  chan struct{}
+	lastAsk  atomic.Int64 // when PrepareWanted last fired for a full disk
+}
+
+type poison struct{ err error }
+
+// chain is what the next frame has to continue.
+type chain struct {
+	pos    Pos    // where it begins
+	end    Pos    // where the last frame ends, in its own segment
+	last   Pos    // where the last frame begins
+	seq    uint64 // of the last frame
+	sum    uint32 // header checksum of the last frame
+	size   int64  // of the last frame
+	synced Pos    // the largest SyncedUpTo seen
+	loose  bool   // nothing is known of the last frame: accept any head
+}
+
+func (l *Log) report(what string, args ...any) {
+	if l.o.Report != nil {
+		l.o.Report(what, args...)
+	}
+}
+
+func (l *Log) setPos(c chain) {
+	l.at = c
+	l.pos.Store(pack(c.pos))
+}
+
+// Pos is the read position.
+func (l *Log) Pos() Pos {
+	p, _ := unpack(l.pos.Load()) // always one that was packed
+	return p
+}
+
+// Current is what CURRENT said when this handle last looked. Its Payload
+// belongs to the log.
+func (l *Log) Current() Current {
+	l.curMu.Lock()
+	defer l.curMu.Unlock()
+	return l.cur
+}
+
+// GenerationChanged reports whether somebody flipped CURRENT since this handle
+// last looked. It costs an atomic load.
+func (l *Log) GenerationChanged() bool {
+	return l.control.load(ctlGeneration) > l.Current().Generation
+}
+
+// Refresh rereads CURRENT and forgets the open files that are gone. A handle
+// whose position is before the start of segment Checkpoint+1 has to Start
+// again; another may go on.
+func (l *Log) Refresh() (Current, error) {
+	c, err := readCurrent(l.sys, l.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: CURRENT is missing", ErrNotStore)
+	}
+	if err == nil && c.StoreID != l.store {
+		err = fmt.Errorf("%w: CURRENT names another store", ErrNotStore)
+	}
+	if err != nil {
+		return Current{}, err
+	}
+	l.curMu.Lock()
+	changed := c.Generation != l.cur.Generation
+	l.cur = c
+	l.curMu.Unlock()
+	if !changed {
+		return c, nil
+	}
+	names, err := l.sys.ReadDir(l.dir)
+	if err != nil {
+		return Current{}, fmt.Errorf("list the store: %w", err)
+	}
+	there := make(map[string]bool, len(names))
+	for _, n := range names {
+		there[n] = true
+	}
+	l.files.drop(func(id FileID) bool { return !there[id.Name()] })
+	return c, nil
+}
+
+// Start says what to load first: the number of the checkpoint that CURRENT
+// names (0: none) and a function that hands its verified content to fn. It
+// rereads CURRENT and puts the read position at the start of the segment after
+// the checkpoint.
+func (l *Log) Start() (uint64, func(fn func(io.Reader) error) error, error) {
+	for {
+		c, err := l.Refresh()
+		if err != nil {
+			return 0, nil, err
+		}
+		at := chain{pos: Pos{Segment: c.First}, loose: c.First != 1}
+		read := func(fn func(io.Reader) error) error { return nil }
+		if c.Checkpoint > 0 {
+			ck, err := openCheckpoint(l.sys, l.dir, c.StoreID, c.Checkpoint)
+			if errors.Is(err, fs.ErrNotExist) && l.moved(c) {
+				continue // flipped between the two looks
+			}
+			if err != nil {
+				return 0, nil, err
+			}
+			at = ck.chain()
+			read = ck.read
+		}
+		l.setPos(at)
+		l.win.reset()
+		l.caught, l.proven, l.ready = false, false, false
+		return c.Checkpoint, read, nil
+	}
+}
+
+// moved reports whether CURRENT is another one than c by now.
+func (l *Log) moved(c Current) bool {
+	now, err := readCurrent(l.sys, l.dir)
+	return err == nil && now.Generation != c.Generation
+}
+
+// Poisoned is nil, or why nobody may write: ErrPoisoned with what failed. It
+// costs two atomic loads.
+func (l *Log) Poisoned() error {
+	if p := l.poisoned.Load(); p != nil {
+		return p.err
+	}
+	if l.control.load(ctlPoison) == 0 {
+		return nil
+	}
+	p := &poison{fmt.Errorf("%w: %s", ErrPoisoned, l.readPoison())}
+	l.poisoned.CompareAndSwap(nil, p)
+	return p.err
+}
+
+const (
+	poisonName = "POISON"
+	poisonMax  = 4096
+)
+
+// readPoison is the text of POISON.
+func (l *Log) readPoison() string {
+	f, err := l.sys.Open(join(l.dir, poisonName), 0)
+	if err != nil {
+		return "the reason was not recorded"
+	}
+	b, err := readAll(f, poisonMax)
+	if joinClose(err, f) != nil || len(b) == 0 {
+		return "the reason was not recorded"
+	}
+	return string(b)
+}
+
+// Poison forbids every process to write, because why happened. It never fails:
+// what cannot be recorded still holds for the live processes.
+func (l *Log) Poison(why error) {
+	if why == nil {
+		return
+	}
+	l.poisoned.CompareAndSwap(nil, &poison{fmt.Errorf("%w: %w", ErrPoisoned, why)})
+	l.control.store(ctlPoison, 1)
+	text := why.Error()
+	err := writeFile(l.sys, join(l.dir, poisonName), []byte(text[:min(len(text), poisonMax)]), 0)
+	if err == nil {
+		err = l.sys.SyncDir(l.dir)
+	}
+	l.report("store poisoned", "why", why, "recorded", err == nil)
+}
+
+// Full reports whether the reserve is missing: no Enqueue until it is back.
+func (l *Log) Full() bool { return l.control.load(ctlFull) != 0 }
+
+// Shared is the caller's half of CONTROL: 256 words that all handles share,
+// to be read and written with sync/atomic. They are hints, and zeros again
+// whenever CONTROL is rebuilt. Valid until Close.
+func (l *Log) Shared() []uint64 { return l.control.words.Load()[sharedWord:] }
+
+// DiskBytes is the size of all files of the store, prepared ones too.
+func (l *Log) DiskBytes() (int64, error) {
+	names, err := l.sys.ReadDir(l.dir)
+	if err != nil {
+		return 0, fmt.Errorf("list the store: %w", err)
+	}
+	var sum int64
+	for _, n := range names {
+		info, err := l.sys.Stat(join(l.dir, n))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("list the store: %w", err)
+		}
+		if info.Regular {
+			sum += info.Size
+		}
+	}
+	return sum, nil
+}
+
+// Close closes the handle; LOCK, COMPACT and PREP must not be held. It syncs
+// nothing. Nothing read from Frames or Shared may be used after it.
+func (l *Log) Close() error {
+	if l.closed.Swap(true) {
+		return nil
+	}
+	return errors.Join(l.files.close(), l.control.close(), l.closeLocks())
+}
+
+func (l *Log) closeLocks() error {
+	var errs []error
+	for _, f := range []vfs.File{l.lock, l.next, l.compactLock, l.prepLock} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

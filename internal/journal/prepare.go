@@ -1,0 +1,152 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	reserveName = "RESERVE"
+	reserveNew  = "RESERVE.new"
+	// askAgain is how often a refused Enqueue asks for another try to prepare.
+	askAgain = 100 * time.Millisecond
+)
+
+// PrepareWanted fires when segments should be prepared: after a roll, and now
+// and then while the disk is full and work is refused. Answer with Prepare.
+func (l *Log) PrepareWanted() <-chan struct{} { return l.prepare }
+
+// askPrepare makes PrepareWanted fire. sparingly is for the many askers of a
+// full disk.
+func (l *Log) askPrepare(sparingly bool) {
+	if sparingly {
+		now, last := int64(l.sys.Monotonic()), l.lastAsk.Load()
+		if last != 0 && now-last < int64(askAgain) || !l.lastAsk.CompareAndSwap(last, now) {
+			return
+		}
+	}
+	select {
+	case l.prepare <- struct{}{}:
+	default:
+	}
+}
+
+// tryPrep takes PREP without waiting.
+func (l *Log) tryPrep() (bool, error) {
+	if !l.prepMu.TryLock() {
+		return false, nil
+	}
+	ok, err := l.prepLock.TryLock()
+	if err != nil || !ok {
+		l.prepMu.Unlock()
+		if err != nil {
+			err = fmt.Errorf("take PREP: %w", err)
+		}
+		return false, err
+	}
+	return true, nil
+}
+
+func (l *Log) prepUnlock() {
+	if err := l.prepLock.Unlock(); err != nil {
+		l.Poison(fmt.Errorf("free PREP: %w", err))
+	}
+	l.prepMu.Unlock()
+}
+
+func (l *Log) setFull(full bool) {
+	var v uint64
+	if full {
+		v = 1
+	}
+	if l.control.load(ctlFull) != v {
+		l.control.store(ctlFull, v)
+		l.report("reserve", "full", full)
+	}
+}
+
+// Prepare keeps the reserve: two zero-filled segments after the active one,
+// and room for the next checkpoint. When the disk has no room for it, Enqueue
+// is refused in every process (Full) until a Prepare succeeds, and the error
+// wraps ErrDiskFull. It returns nil at once when another handle is preparing.
+// Call it after Open and whenever PrepareWanted fires, not under LOCK; it
+// writes up to twice the size of a segment.
+func (l *Log) Prepare() error {
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	if err := l.Poisoned(); err != nil {
+		return err
+	}
+	ok, err := l.tryPrep()
+	if err != nil || !ok {
+		return err
+	}
+	defer l.prepUnlock()
+	err = l.prepareSegments()
+	if err == nil {
+		err = l.prepareReserve()
+	}
+	switch {
+	case err == nil:
+		l.setFull(false)
+	case errors.Is(err, ErrDiskFull):
+		l.setFull(true)
+	}
+	return err
+}
+
+func (l *Log) prepareSegments() error {
+	for k := uint64(1); k <= 2; k++ {
+		n := l.active() + k
+		there, err := l.exists(SegmentFile(n).Name())
+		if err != nil {
+			return fmt.Errorf("prepare segment %d: %w", n, err)
+		}
+		if there {
+			continue
+		}
+		if err := l.createSegment(n, segmentSize(l.o.FirstSegmentBytes, n)); err != nil {
+			return err
+		}
+		k = 0 // the log may have gone on meanwhile
+	}
+	l.openAhead()
+	return nil
+}
+
+// active is the number of the segment that is written to, as far as known.
+func (l *Log) active() uint64 {
+	n := l.Pos().Segment
+	if end, ok := l.control.pos(ctlEnd); ok {
+		n = max(n, end.Segment)
+	}
+	return n
+}
+
+// prepareReserve keeps RESERVE at the size that the next checkpoint may have.
+func (l *Log) prepareReserve() error {
+	want := l.o.FirstSegmentBytes
+	if n := l.Current().Checkpoint; n > 0 {
+		info, err := l.sys.Stat(join(l.dir, checkpointName(n)))
+		if err != nil {
+			return nil // flipped meanwhile; the next Prepare knows
+		}
+		want = max(want, info.Size+info.Size/4)
+	}
+	if info, err := l.sys.Stat(join(l.dir, reserveName)); err == nil && info.Regular && info.Size >= want {
+		return nil
+	}
+	err := l.zeroFile(reserveNew, want)
+	if err == nil {
+		err = l.sys.Rename(join(l.dir, reserveNew), join(l.dir, reserveName))
+	}
+	if err == nil {
+		err = l.sys.SyncDir(l.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("reserve room for a checkpoint: %w", diskFull(err))
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+)
+
+const (
+	defaultFirstSegment = 1 << 20
+	segmentDoublings    = 6       // 1 MiB to 64 MiB
+	loneBody            = 1 << 20 // a larger body gets a segment of its own
+	zeroChunk           = 1 << 20
+)
+
+// segmentSize is the size that segment n is prepared with.
+func segmentSize(first int64, n uint64) int64 {
+	return first << min(max(n, 1)-1, segmentDoublings)
+}
+
+// parseNumber is the number in a file name such as 000013.log.
+func parseNumber(name, ext string) (uint64, bool) {
+	s, ok := strings.CutSuffix(name, ext)
+	if !ok || len(s) < 6 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil || n == 0 || fmt.Sprintf("%06d%s", n, ext) != name {
+		return 0, false
+	}
+	return n, true
+}
+
+func (l *Log) exists(name string) (bool, error) {
+	info, err := l.sys.Stat(join(l.dir, name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !info.Regular:
+		return false, fmt.Errorf("%w: %s is not a regular file", ErrNotStore, name)
+	}
+	return true, nil
+}
+
+// createSegment makes a segment of size zeros under its final name, durable
+// with its directory entry. PREP is held, or the store is being created; so
+// nobody else makes or uses segment n meanwhile.
+func (l *Log) createSegment(n uint64, size int64) error {
+	name := SegmentFile(n).Name()
+	tmp := strings.TrimSuffix(name, ".log") + ".new"
+	err := l.zeroFile(tmp, size)
+	if err == nil {
+		err = l.sys.Rename(join(l.dir, tmp), join(l.dir, name))
+	}
+	if err == nil {
+		err = l.sys.SyncDir(l.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("prepare segment %d: %w", n, diskFull(err))
+	}
+	return nil
+}
+
+// zeroFile writes and syncs a file of zeros. On a full disk nothing of it stays.
+func (l *Log) zeroFile(name string, size int64) error {
+	path := join(l.dir, name)
+	f, err := l.sys.Open(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	zeros := make([]byte, min(size, zeroChunk))
+	for off := int64(0); off < size && err == nil; off += int64(len(zeros)) {
+		_, err = f.WriteAt(zeros[:min(int64(len(zeros)), size-off)], off)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	err = joinClose(err, f)
+	if noSpace(err) {
+		err = errors.Join(err, l.sys.Remove(path))
+	}
+	return err
+}

@@ -1,0 +1,143 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// Sync makes durable all that was published before it began, and says up to
+// where the log is durable now. It syncs the active segment only: each other
+// one was synced before the next was begun. It must not be called by the
+// goroutine that holds LOCK.
+//
+// The first error poisons the store for every process; a file whose sync
+// failed is never synced again.
+func (l *Log) Sync() (Pos, error) {
+	if err := l.Poisoned(); err != nil {
+		return Pos{}, err
+	}
+	end := l.Pos()
+	if p, ok := l.control.pos(ctlEnd); ok {
+		end = later(end, p)
+	}
+	segment := end.Segment
+	if end.Offset == 0 {
+		segment-- // the end of that one is what there is to sync
+	}
+	f, err := l.files.get(SegmentFile(segment))
+	if end.Offset == 0 && (segment == 0 || errors.Is(err, fs.ErrNotExist)) {
+		return l.Durable(), nil // nothing yet, or all of it is in a checkpoint
+	}
+	if err != nil {
+		return Pos{}, fmt.Errorf("sync segment %d: %w", segment, err)
+	}
+	defer l.files.put(f)
+	if !f.vouched.Load() {
+		err = l.vouchLate(f, end)
+	} else {
+		err = l.syncFile(f)
+	}
+	if err != nil {
+		return Pos{}, fmt.Errorf("sync segment %d: %w", segment, err)
+	}
+	l.raiseDurable(end)
+	if err := l.Poisoned(); err != nil {
+		return Pos{}, err // a page of ours may be among those that another sync lost
+	}
+	return l.Durable(), nil
+}
+
+// Durable is up to where the log is known to be durable: from the syncs of
+// this handle, and from those of others as CONTROL tells.
+func (l *Log) Durable() Pos {
+	own, _ := unpack(l.durable.Load()) // the zero Pos when never set
+	if p, ok := l.control.pos(ctlDurable); ok {
+		return later(own, p)
+	}
+	return own
+}
+
+func (l *Log) raiseDurable(p Pos) {
+	l.control.raise(ctlDurable, p)
+	for {
+		old := l.durable.Load()
+		if q, ok := unpack(old); ok && !q.Before(p) {
+			return
+		}
+		if l.durable.CompareAndSwap(old, pack(p)) {
+			return
+		}
+	}
+}
+
+// syncFile syncs a file of the log. The first error poisons the store.
+func (l *Log) syncFile(f *openFile) error {
+	if f.failed.Load() {
+		return l.Poisoned()
+	}
+	if err := f.Sync(); err != nil {
+		f.failed.Store(true)
+		l.Poison(fmt.Errorf("sync %s: %w", f.id.Name(), err))
+		return l.Poisoned()
+	}
+	return nil
+}
+
+// vouchLate is vouch without LOCK: it takes it.
+func (l *Log) vouchLate(f *openFile, to Pos) error {
+	if err := l.takeLock(true); err != nil {
+		return err
+	}
+	defer l.Unlock()
+	if f.vouched.Load() {
+		return l.syncFile(f)
+	}
+	return l.vouch(f, to, Pos{})
+}
+
+// vouch makes the descriptor f worth syncing although it was opened after the
+// file's first byte was written: whoever wrote may have been told of a failed
+// write that the kernel will not tell again, while its cache still shows the
+// lost bytes. So everything from synced up to to is synced, dropped from the
+// cache and read back. What does not come back poisons the store. LOCK is held.
+func (l *Log) vouch(f *openFile, to, synced Pos) error {
+	if err := l.syncFile(f); err != nil {
+		return err
+	}
+	if err := f.DropCache(); err != nil {
+		return fmt.Errorf("verify segment %d: %w", f.id.Number(), err)
+	}
+	if err := l.reread(f, to, synced); err != nil {
+		if errors.Is(err, ErrCorrupt) {
+			l.Poison(fmt.Errorf("verify segment %d: %w", f.id.Number(), err))
+			return l.Poisoned()
+		}
+		return err
+	}
+	f.vouched.Store(true)
+	l.raiseDurable(to)
+	return nil
+}
+
+// reread verifies the frames of f from synced, or from its start, up to to.
+func (l *Log) reread(f *openFile, to, synced Pos) error {
+	segment := f.id.Number()
+	c := chain{pos: Pos{Segment: segment}, loose: true}
+	if synced.Segment == segment {
+		c.pos = synced
+	}
+	var w window
+	w.on(f.File)
+	var frame Frame
+	for c.pos.Segment == segment && c.pos.Before(to) {
+		s, err := w.look(&c, l.seed, maxOffset, &frame)
+		if err == nil && s != sightFrame {
+			err = corruptAt(c.pos, "what was read from the cache is not on the disk")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,337 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// Class says what a frame is for, and so whether it may use the reserve.
+type Class uint8
+
+const (
+	// Enqueue is new work: refused while the reserve is missing.
+	Enqueue Class = iota
+	// Settle is claims, settlements and compaction: may use the reserve.
+	Settle
+)
+
+// FrameHeader is what a caller says of a frame besides its body.
+type FrameHeader struct {
+	Count    int // records in the body
+	Epoch    uint32
+	Stateful bool
+}
+
+// endSpace is the room in the active segment that rolling leaves free for
+// the end record.
+func (l *Log) endSpace() int64 { return frameSize(l.rollSize) }
+
+// Reserve makes room for a frame whose body is about n bytes: it begins the
+// next segment when the active one is full, or when n is over 1 MiB. LOCK must
+// be held and the handle caught up. Call it before deciding anything that
+// depends on where bytes will lie.
+//
+// It returns ErrDiskFull for an Enqueue while the reserve is missing,
+// ErrPoisoned, or ErrTooLarge when n is over MaxBody.
+func (l *Log) Reserve(n int, class Class) error {
+	if !l.ready || !l.held.Load() {
+		return ErrNotLocked
+	}
+	if err := l.Poisoned(); err != nil {
+		return err
+	}
+	if n > MaxBody {
+		return fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
+	}
+	if class == Enqueue && l.Full() {
+		l.askPrepare(true)
+		return fmt.Errorf("%w: the reserve is missing", ErrDiskFull)
+	}
+	if l.mustRoll(n) {
+		if err := l.rollFor(n, class); err != nil {
+			return err
+		}
+	}
+	if need := headerSize + n + frameAlign; cap(l.out) < need {
+		l.out = make([]byte, 0, max(need, 2*cap(l.out), 16<<10))
+	}
+	return nil
+}
+
+// mustRoll reports whether a frame of n bytes should go to the next segment.
+func (l *Log) mustRoll(n int) bool {
+	if l.at.last.Offset == 0 {
+		return false // only a head so far
+	}
+	if n > loneBody || l.at.size > frameSize(loneBody) {
+		return true
+	}
+	limit := segmentSize(l.o.FirstSegmentBytes, l.at.pos.Segment)
+	return l.at.pos.Offset+frameSize(n)+l.endSpace() > limit
+}
+
+// rollFor begins the next segment, or decides that the active one grows: it
+// may, up to twice its size, while the next is being prepared.
+func (l *Log) rollFor(n int, class Class) error {
+	ahead, err := l.preparedAhead()
+	if err != nil {
+		return fmt.Errorf("roll: %w", err)
+	}
+	if ahead < 2 {
+		l.askPrepare(false)
+	}
+	if ahead >= 2 || (ahead == 1 && class == Settle) {
+		return l.roll()
+	}
+	limit := 2 * segmentSize(l.o.FirstSegmentBytes, l.at.pos.Segment)
+	if n <= loneBody && l.at.size <= frameSize(loneBody) && l.at.pos.Offset+frameSize(n)+l.endSpace() <= limit {
+		return nil
+	}
+	if ahead == 0 {
+		made, err := l.createNext()
+		switch {
+		case err != nil && (class == Enqueue || !errors.Is(err, ErrDiskFull)):
+			return err
+		case err != nil || !made:
+			return l.growOn(n)
+		}
+	}
+	return l.roll()
+}
+
+// growOn lets the active segment grow although it is far over its size,
+// because there is no room or no right to make the next one.
+func (l *Log) growOn(n int) error {
+	if l.at.pos.Offset+frameSize(n)+l.endSpace() > maxOffset {
+		return fmt.Errorf("%w: segment %d cannot grow further", ErrDiskFull, l.at.pos.Segment)
+	}
+	return nil
+}
+
+// preparedAhead is how many of the next two segments exist.
+func (l *Log) preparedAhead() (int, error) {
+	for k := range 2 {
+		f, err := l.files.get(SegmentFile(l.at.pos.Segment + uint64(k) + 1))
+		if errors.Is(err, fs.ErrNotExist) {
+			return k, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		l.files.put(f)
+	}
+	return 2, nil
+}
+
+// createNext makes the next segment, without bytes, under LOCK: nobody has
+// prepared it. Not made when somebody is about to.
+func (l *Log) createNext() (bool, error) {
+	ok, err := l.tryPrep()
+	if err != nil || !ok {
+		return false, err
+	}
+	defer l.prepUnlock()
+	n := l.at.pos.Segment + 1
+	if there, err := l.exists(SegmentFile(n).Name()); err != nil || there {
+		return there, err
+	}
+	if err := l.createSegment(n, 0); err != nil {
+		if errors.Is(err, ErrDiskFull) {
+			l.setFull(true)
+		}
+		return false, err
+	}
+	return true, nil
+}
+
+// Seal seals the active segment now, begins the next and returns the sealed
+// number. LOCK must be held and the handle caught up. A segment that holds
+// nothing but its head is sealed too.
+func (l *Log) Seal() (uint64, error) {
+	if !l.ready || !l.held.Load() {
+		return 0, ErrNotLocked
+	}
+	if err := l.Poisoned(); err != nil {
+		return 0, err
+	}
+	n := l.at.pos.Segment
+	ahead, err := l.preparedAhead()
+	if err != nil {
+		return 0, fmt.Errorf("seal segment %d: %w", n, err)
+	}
+	if ahead < 2 {
+		l.askPrepare(false)
+	}
+	if ahead == 0 {
+		made, err := l.createNext()
+		if err != nil {
+			return 0, fmt.Errorf("seal segment %d: %w", n, err)
+		}
+		if !made {
+			return 0, fmt.Errorf("seal segment %d: %w", n, ErrBusy)
+		}
+	}
+	return n, l.roll()
+}
+
+// roll seals the active segment and writes the head of the next, which exists.
+// The sync is short: Prepare and Sync have written most of the segment.
+func (l *Log) roll() error {
+	n := l.at.pos.Segment
+	if n+1 >= maxSegment {
+		return fmt.Errorf("roll: %w: segment numbers are used up", ErrUnsupported)
+	}
+	var counters []byte
+	if l.o.Counters != nil {
+		counters = l.o.Counters()
+	}
+	l.rollSize = max(l.rollSize, len(counters))
+	f, err := l.files.get(SegmentFile(n))
+	if err != nil {
+		return fmt.Errorf("roll: %w", err)
+	}
+	defer l.files.put(f)
+	l.control.store(ctlFlight, pack(l.at.pos))
+	if err := l.writeFrame(f, KindEnd, l.space(counters), FrameHeader{Count: 0}); err != nil {
+		return fmt.Errorf("seal segment %d: %w", n, err)
+	}
+	if err := l.syncFile(f); err != nil {
+		return fmt.Errorf("seal segment %d: %w", n, err)
+	}
+	l.raiseDurable(l.at.pos)
+	if err := l.writeHead(); err != nil {
+		return err
+	}
+	l.publish()
+	l.askPrepare(false)
+	return nil
+}
+
+// writeHead writes the head of the segment that the position begins.
+func (l *Log) writeHead() error {
+	f, err := l.files.get(SegmentFile(l.at.pos.Segment))
+	if err != nil {
+		return l.missing(err)
+	}
+	defer l.files.put(f)
+	r := headRecord{store: l.store, prev: l.at.end.Segment, prevEnd: l.at.end.Offset, level: FormatLevel}
+	var body [headBody]byte
+	r.put(body[:])
+	l.control.store(ctlFlight, pack(l.at.pos)|1)
+	if err := l.writeFrame(f, KindHead, l.space(body[:]), FrameHeader{}); err != nil {
+		return fmt.Errorf("begin segment %d: %w", f.id.Number(), err)
+	}
+	return nil
+}
+
+// Body returns an empty buffer to append the body of the next frame to, and
+// where its first byte will lie, so that places in it are known while it is
+// written. Valid until Append; the buffer belongs to the handle.
+func (l *Log) Body() (buf []byte, at int64, file FileID) {
+	if cap(l.out) < headerSize+frameAlign {
+		l.out = make([]byte, 0, 16<<10)
+	}
+	return l.out[headerSize:headerSize:cap(l.out)], l.at.pos.Offset + headerSize, SegmentFile(l.at.pos.Segment)
+}
+
+// space returns a buffer of header space, body and padding. It copies only a
+// body that does not lie in the buffer that Body gave.
+func (l *Log) space(body []byte) []byte {
+	size := int(frameSize(len(body)))
+	inPlace := len(body) > 0 && cap(l.out) > headerSize && &l.out[:headerSize+1][headerSize] == &body[0]
+	if cap(l.out) < size {
+		grown := make([]byte, size, size+size/4)
+		copy(grown[headerSize:], body)
+		l.out = grown
+	} else if !inPlace {
+		copy(l.out[:size][headerSize:], body)
+	}
+	b := l.out[:size]
+	clear(b[headerSize+len(body):])
+	return b[:headerSize+len(body)]
+}
+
+// Append writes a frame at the position, with one write, publishes its end and
+// moves the position past it: it is not handed out to this handle. LOCK must
+// be held and the handle caught up; Reserve comes first. It is durable after a
+// Sync that returns at least next.
+//
+// After an error nothing was appended, and what the caller decided is void. It
+// wraps ErrDiskFull when there is no room, ErrPoisoned when the store is or
+// has become poisoned, ErrTooLarge over MaxBody.
+func (l *Log) Append(body []byte, h FrameHeader) (next Pos, err error) {
+	if !l.ready || !l.held.Load() {
+		return Pos{}, ErrNotLocked
+	}
+	if err := l.Poisoned(); err != nil {
+		return Pos{}, err
+	}
+	if len(body) > MaxBody {
+		return Pos{}, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(body))
+	}
+	if l.at.pos.Offset+frameSize(len(body)) > maxOffset {
+		return Pos{}, fmt.Errorf("append frame: %w: the segment is full, Reserve was not asked", ErrTooLarge)
+	}
+	f, err := l.files.get(SegmentFile(l.at.pos.Segment))
+	if err != nil {
+		return Pos{}, fmt.Errorf("append frame: %w", err)
+	}
+	defer l.files.put(f)
+	l.control.store(ctlFlight, pack(l.at.pos))
+	if err := l.writeFrame(f, KindData, l.space(body), h); err != nil {
+		return Pos{}, fmt.Errorf("append frame: %w", err)
+	}
+	l.publish()
+	return l.at.pos, nil
+}
+
+// writeFrame writes a frame at the position and moves the position past it. b
+// is from space. After an error the range is cut, or else the store poisoned,
+// and the handle has to catch up again.
+func (l *Log) writeFrame(f *openFile, kind Kind, b []byte, fh FrameHeader) error {
+	body := b[headerSize:]
+	h := header{
+		version: frameVersion, kind: kind, length: uint32(len(body)), count: uint32(fh.Count), pos: l.at.pos,
+		seq: l.at.seq + 1, synced: l.syncedUpTo(), wall: l.sys.Wall().UnixNano(), epoch: fh.Epoch, prev: l.at.sum,
+		bodySum: sumOf(l.seed, body),
+	}
+	if fh.Stateful {
+		h.flags |= flagStateful
+	}
+	h.put(b, l.seed)
+	b = b[:frameSize(len(body))]
+	if _, err := f.WriteAt(b, h.pos.Offset); err != nil {
+		l.ready, l.proven = false, false
+		l.caught = false
+		return l.undo(f, h.pos, int64(len(b)), err)
+	}
+	c := l.at
+	c.take(&h)
+	l.setPos(c)
+	return nil
+}
+
+// syncedUpTo is what the next frame may promise: what is known durable, which
+// is never beyond the position.
+func (l *Log) syncedUpTo() Pos {
+	d := later(l.Durable(), l.at.synced)
+	if l.at.pos.Before(d) {
+		return l.at.synced
+	}
+	return d
+}
+
+// undo takes back the n bytes at p that a failed write may have left.
+func (l *Log) undo(f *openFile, p Pos, n int64, why error) error {
+	if noSpace(why) {
+		l.setFull(true)
+		l.askPrepare(true)
+	}
+	if err := l.wipe(f, p.Offset, p.Offset+n); err != nil {
+		l.Poison(fmt.Errorf("write segment %d: %w; taking it back: %w", p.Segment, why, err))
+		return fmt.Errorf("%w: %w", l.Poisoned(), why)
+	}
+	l.control.store(ctlFlight, 0)
+	return diskFull(why)
+}
