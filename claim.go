@@ -30,9 +30,9 @@ func (r *run) claimLoop(ctx context.Context) {
 			}
 			continue
 		}
-		wasIdle := r.idle()
+		idle := r.idle()
 		start := time.Now()
-		got, more, err := r.claim(ctx, free)
+		got, err := r.claim(ctx, free, idle)
 		if ctx.Err() != nil {
 			return
 		}
@@ -40,14 +40,22 @@ func (r *run) claimLoop(ctx context.Context) {
 		switch {
 		case err != nil:
 			pause.after(ctx, faultMin, faultMax)
-		case got > 0:
+		case got.jobs > 0:
 			pause.reset()
-		case r.cfg.Drain && !more && wasIdle:
+		case got.broken:
+		case r.cfg.Drain && !got.more && idle:
 			return
 		case time.Since(start) < claimStumble:
 			pause.after(ctx, claimStumble, faultMin)
 		}
 	}
+}
+
+// taken is what claiming came to.
+type taken struct {
+	jobs   int
+	more   bool // there may be more now
+	broken bool // the wait was broken: what to ask for has changed
 }
 
 // pause is a wait that doubles, with jitter.
@@ -74,17 +82,16 @@ func (r *run) free() int {
 // claim fills free slots: first with what is there, in the order of the queues,
 // then, when there was nothing, by waiting for the first job. One claim does
 // both when it can ask for everything and nothing but a job need end its wait.
-func (r *run) claim(ctx context.Context, free int) (got int, more bool, err error) {
+func (r *run) claim(ctx context.Context, free int, idle bool) (taken, error) {
 	r.mu.Lock()
 	asks, wait, full := r.queues.plan(r.queues.order(), free, r.byQueue)
 	breakable := full || r.cfg.Drain
-	idle := r.running == 0 && r.unsettled == 0
 	r.freed = false
 	r.mu.Unlock()
 	if len(asks) != 1 || len(r.tasks) > 1 || breakable {
-		got, more, err = r.claimNow(ctx, asks, free)
-		if got > 0 || more || err != nil || r.cfg.Drain && idle {
-			return got, more, err
+		got, err := r.claimNow(ctx, asks, free)
+		if got.jobs > 0 || got.more || err != nil || r.cfg.Drain && idle {
+			return got, err
 		}
 	}
 	if len(wait.queues) == 0 && full { // every queue is at its limit
@@ -92,32 +99,32 @@ func (r *run) claim(ctx context.Context, free int) (got int, more bool, err erro
 		case <-r.poke:
 		case <-ctx.Done():
 		}
-		return 0, true, nil
+		return taken{broken: true}, nil
 	}
 	return r.claimWaiting(ctx, wait, breakable)
 }
 
 // claimNow takes what is there.
-func (r *run) claimNow(ctx context.Context, asks []ask, free int) (got int, more bool, err error) {
+func (r *run) claimNow(ctx context.Context, asks []ask, free int) (got taken, err error) {
 	for _, a := range asks {
 		for _, tasks := range r.tasks {
-			n := min(a.max, free-got)
+			n := min(a.max, free-got.jobs)
 			if n == 0 {
 				break
 			}
-			took, m, err := r.claimOnce(ctx, a.queues, n, tasks, 0)
-			got, more, a.max = got+took, more || m, a.max-took
+			t, err := r.claimOnce(ctx, a.queues, n, tasks, 0)
 			if err != nil {
-				return got, more, err
+				return got, err
 			}
+			got.jobs, got.more, a.max = got.jobs+t.jobs, got.more || t.more, a.max-t.jobs
 		}
 	}
-	return got, more, nil
+	return got, nil
 }
 
 // claimWaiting waits for the first job of all queues that have room. The end of
 // a run breaks the wait when it may change what to ask for.
-func (r *run) claimWaiting(ctx context.Context, a ask, breakable bool) (int, bool, error) {
+func (r *run) claimWaiting(ctx context.Context, a ask, breakable bool) (taken, error) {
 	if breakable {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
@@ -130,11 +137,11 @@ func (r *run) claimWaiting(ctx context.Context, a ask, breakable bool) (int, boo
 		wait = claimRotate
 		r.tasks = append(r.tasks[1:len(r.tasks):len(r.tasks)], r.tasks[0]) // the others wait next
 	}
-	got, more, err := r.claimOnce(ctx, a.queues, a.max, r.tasks[0], wait)
+	got, err := r.claimOnce(ctx, a.queues, a.max, r.tasks[0], wait)
 	if ctx.Err() != nil {
-		return got, true, nil // interrupted, or over
+		got.broken, err = true, nil
 	}
-	return got, more, err
+	return got, err
 }
 
 // setInterrupt sets what ends the waiting claim. A run that has ended since the
@@ -149,9 +156,9 @@ func (r *run) setInterrupt(fn func()) {
 }
 
 // claimOnce makes one claim and hands its leases to the slots.
-func (r *run) claimOnce(ctx context.Context, queues []string, most int, tasks []string, wait time.Duration) (int, bool, error) {
+func (r *run) claimOnce(ctx context.Context, queues []string, most int, tasks []string, wait time.Duration) (taken, error) {
 	req := broker.ClaimRequest{
-		Queues: queues, Tasks: tasks, Max: most, TTL: r.cfg.LeaseTTL, Worker: r.id, Wait: wait,
+		Queues: queues, Tasks: tasks, Max: most, TTL: r.cfg.LeaseTTL, Worker: r.self.ID, Wait: wait,
 	}
 	start := time.Now()
 	var got broker.Claimed
@@ -160,10 +167,7 @@ func (r *run) claimOnce(ctx context.Context, queues []string, most int, tasks []
 		return err
 	})
 	if err != nil {
-		return 0, false, err
-	}
-	if len(got.Leases) == 0 {
-		return 0, got.More, nil
+		return taken{}, err
 	}
 	// A lease counts from its claim, which came at the end of a wait.
 	if soonest := time.Now().Add(-r.cfg.LeaseTTL / 6); start.Before(soonest) {
@@ -172,5 +176,5 @@ func (r *run) claimOnce(ctx context.Context, queues []string, most int, tasks []
 	for i := range got.Leases {
 		r.accept(ctx, &got.Leases[i], start)
 	}
-	return len(got.Leases), got.More, nil
+	return taken{jobs: len(got.Leases), more: got.More}, nil
 }

@@ -171,9 +171,8 @@ type faultLog struct {
 	last map[string]string
 }
 
-// note takes the outcome of one call of the named sort. It reports whether the
-// outcome is another than the last time.
-func (f *faultLog) note(op string, err error) (changed bool) {
+// note takes the outcome of one call of the named sort.
+func (f *faultLog) note(op string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -181,7 +180,7 @@ func (f *faultLog) note(op string, err error) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.last[op] == text {
-		return false
+		return
 	}
 	if f.last == nil {
 		f.last = map[string]string{}
@@ -192,7 +191,6 @@ func (f *faultLog) note(op string, err error) (changed bool) {
 	} else {
 		f.log.Info("broker is well again", "op", op)
 	}
-	return true
 }
 
 // waitFor waits until done is closed, at most for d.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,9 +20,13 @@ type work struct {
 	handler *taskHandler
 	ctx     leaseContext
 	cancel  context.CancelCauseFunc
+	claimed time.Time // when this worker got it
 	start   time.Time // of the handler
 
 	outcome    Outcome
+	failure    string // the text of outcome.Err, read once: its methods are the user's
+	refused    bool   // nothing was settled
+	done       bool   // settled or refused; the settler's
 	settlement broker.Settlement
 
 	// Guarded by run.mu.
@@ -47,7 +52,7 @@ func (c *leaseContext) Value(key any) any {
 // accept takes a claimed lease into a slot. A lease that came after ctx ended,
 // or of a task that was not asked for, is given back.
 func (r *run) accept(ctx context.Context, l *broker.Lease, claimed time.Time) {
-	w := &work{confirmed: claimed}
+	w := &work{claimed: time.Now(), confirmed: claimed}
 	w.Job, w.Token, w.ExpiresAt = l.Job, l.Token, l.ExpiresAt
 	w.client, w.ttl = r.client, r.cfg.LeaseTTL
 	inner, cancel := context.WithCancelCause(r.base)
@@ -99,6 +104,9 @@ func (r *run) slot(slots *sync.WaitGroup) {
 func (w *work) run(r *run) (err error) {
 	w.start = time.Now()
 	ctx := context.Context(&w.ctx)
+	if ctx.Err() != nil { // before it began
+		return context.Cause(ctx)
+	}
 	if w.Job.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, w.Job.Timeout)
@@ -146,9 +154,7 @@ func (w *work) conclude(r *run, err error) {
 	// The methods of err are the user's, and can panic.
 	defer func() {
 		if p := recover(); p != nil {
-			w.outcome.Kind = broker.Nack
-			w.settlement.Delay = clampDelay(Exponential{}.Delay(w.Job.Attempt, nil))
-			w.settlement.Error = broker.CutError(fmt.Sprintf("panic in the methods of %T or in the task's backoff: %v", err, p))
+			w.fail(fmt.Sprintf("%T, whose methods panicked: %v", err, p), err)
 		}
 	}()
 	cause := context.Cause(&w.ctx)
@@ -161,10 +167,20 @@ func (w *work) conclude(r *run, err error) {
 	case cause == ErrShutdown:
 		w.outcome.Kind = broker.Release
 	default:
-		w.outcome.Kind = broker.Nack
-		w.settlement.Delay = clampDelay(w.handler.retry.Delay(w.Job.Attempt, err))
+		w.fail("", err)
 	}
-	w.settlement.Error = errorText(err)
+	w.failure = errorText(err)
+}
+
+// fail makes the run a failed attempt.
+func (w *work) fail(text string, err error) {
+	w.outcome.Kind, w.failure = broker.Nack, broker.CutError(text)
+	defer func() {
+		if p := recover(); p != nil { // in the task's own policy
+			w.settlement.Delay = Exponential{}.Delay(w.Job.Attempt, nil)
+		}
+	}()
+	w.settlement.Delay = clampDelay(w.handler.retry.Delay(w.Job.Attempt, err))
 }
 
 // finish frees the slot of w and passes it on to be settled, unless its lease
@@ -173,7 +189,10 @@ func (r *run) finish(w *work) {
 	w.cancel(context.Canceled) // ends what the handler has left waiting
 	own := w.Lease.end()
 	w.settlement.Kind, w.settlement.Ref, w.settlement.Token = w.outcome.Kind, w.Job.Ref(), w.Token
-	if w.outcome.Kind == broker.Ack {
+	switch w.outcome.Kind {
+	case broker.Nack, broker.Bury, broker.Cancel:
+		w.settlement.Error = w.failure
+	case broker.Ack:
 		w.settlement.Result, w.settlement.FollowUps = w.result, w.followUps
 	}
 	r.mu.Lock()
@@ -184,9 +203,8 @@ func (r *run) finish(w *work) {
 	}
 	drop := w.lost || own || r.closed
 	if drop {
-		w.outcome.Kind = 0
-		if w.lost && !own {
-			w.outcome.Err = errors.Join(ErrLeaseLost, w.outcome.Err)
+		if w.outcome.Kind = 0; !own {
+			w.refuse(ErrLeaseLost)
 		}
 		r.unhold(w)
 	} else {
@@ -223,20 +241,27 @@ func (r *run) unhold(w *work) {
 	r.held, w.place = r.held[:last], -1
 }
 
+// refuse notes that nothing was settled, and why.
+func (w *work) refuse(why error) {
+	w.refused = true
+	w.outcome.Kind, w.outcome.Err = 0, errors.Join(why, w.outcome.Err)
+	w.failure = strings.TrimSuffix(why.Error()+"; "+w.failure, "; ")
+}
+
 // report logs and counts how a run ended.
 func (r *run) report(w *work) {
 	o := w.outcome
 	level, text := slog.LevelDebug, "job finished"
 	switch {
-	case errors.Is(o.Err, ErrLeaseLost):
-		level, text = slog.LevelWarn, "job's lease is lost, nothing is settled"
+	case w.refused:
+		level, text = slog.LevelWarn, "job not settled"
 	case o.Kind == broker.Nack || o.Kind == broker.Bury || o.State == Dead:
 		level, text = slog.LevelWarn, "job failed"
 	}
 	if r.log.Enabled(r.base, level) {
 		r.log.LogAttrs(r.base, level, text, slog.String("task", w.Job.Task), slog.String("queue", w.Job.Queue),
 			slog.String("job", w.Job.ID.String()), slog.Int("attempt", w.Job.Attempt), slog.String("settled", o.Kind.String()),
-			slog.String("state", o.State.String()), slog.Duration("took", o.Duration), slog.String("error", errorText(o.Err)))
+			slog.String("state", o.State.String()), slog.Duration("took", o.Duration), slog.String("error", w.failure))
 	}
 	if r.cfg.Hooks.Finished != nil {
 		r.hook(func() { r.cfg.Hooks.Finished(&w.Lease, o) })

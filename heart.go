@@ -22,27 +22,34 @@ const (
 // beatLoop keeps the leases and the registration until the run is over, also
 // while it shuts down. It is a goroutine of its own so that nothing else that
 // the worker does can hold it up.
-func (r *run) beatLoop() {
+func (r *run) beatLoop(registered chan<- struct{}) {
+	if r.heartbeat(0) != nil {
+		notify(r.beat)
+	}
+	close(registered)
 	t := time.NewTimer(r.cfg.LeaseTTL / beatPart)
 	defer t.Stop()
 	for {
+		fresh := r.cfg.LeaseTTL / freshPart
 		select {
 		case <-t.C:
 		case <-r.beat:
+			fresh = 0
 		case <-r.ctx.Done():
 			return
 		}
 		next := r.cfg.LeaseTTL / beatPart
-		if err := r.heartbeat(); err != nil {
+		if err := r.heartbeat(fresh); err != nil {
 			next = r.cfg.LeaseTTL / retryPart
 		}
 		t.Reset(next)
 	}
 }
 
-// heartbeat registers the worker and extends what it holds.
-func (r *run) heartbeat() error {
-	works := r.stale()
+// heartbeat registers the worker and extends the leases that it holds for
+// longer than fresh.
+func (r *run) heartbeat(fresh time.Duration) error {
+	works := r.stale(fresh)
 	var err error
 	for first := true; first || len(works) > 0; first = false {
 		part := works[:min(len(works), maxBeatJobs)]
@@ -59,14 +66,14 @@ func (r *run) heartbeat() error {
 	return err
 }
 
-// stale returns what is held, but not the leases that are fresh.
-func (r *run) stale() []*work {
-	fresh := time.Now().Add(-r.cfg.LeaseTTL / freshPart)
+// stale returns the leases that were not confirmed for that long.
+func (r *run) stale(fresh time.Duration) []*work {
+	before := time.Now().Add(-fresh)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var works []*work
 	for _, w := range r.held {
-		if !w.lost && !w.confirmed.After(fresh) {
+		if !w.lost && !w.confirmed.After(before) {
 			works = append(works, w)
 		}
 	}
@@ -76,7 +83,7 @@ func (r *run) stale() []*work {
 func (r *run) extend(works []*work) error {
 	ctx, cancel := context.WithTimeout(r.ctx, r.patience(works))
 	defer cancel()
-	req := broker.ExtendRequest{Worker: r.self(), TTL: r.cfg.LeaseTTL, Leases: make([]broker.Extension, len(works))}
+	req := broker.ExtendRequest{Worker: r.self, TTL: r.cfg.LeaseTTL, Leases: make([]broker.Extension, len(works))}
 	for i, w := range works {
 		req.Leases[i] = w.extension()
 	}
@@ -145,8 +152,8 @@ func (w *work) loseLocked() {
 func (r *run) leave(patience time.Duration) {
 	ctx, cancel := context.WithTimeout(r.base, patience)
 	defer cancel()
-	req := broker.ExtendRequest{Worker: r.self(), Leaving: true, TTL: r.cfg.LeaseTTL}
+	req := broker.ExtendRequest{Worker: r.self, Leaving: true, TTL: r.cfg.LeaseTTL}
 	if _, err := r.client.broker.Extend(ctx, req); err != nil {
-		r.log.Warn("worker's registration stays until it expires", "worker", r.cfg.Name, "id", r.id, "error", err)
+		r.log.Warn("worker's registration stays until it expires", "worker", r.cfg.Name, "id", r.self.ID, "error", err)
 	}
 }

@@ -21,7 +21,7 @@ const maxUnsettled = 2048
 // mu guards and poke each other through channels that hold one token.
 type run struct {
 	*Worker
-	id       string
+	self     broker.Worker // the registration
 	handlers map[string]*taskHandler
 	tasks    [][]string // of the claims, by MaxClaimTasks; one nil means any
 	queues   queueChoice
@@ -29,7 +29,6 @@ type run struct {
 	ctx      context.Context // of settlements and heartbeats: ends with the run
 	cancel   context.CancelFunc
 	faults   faultLog
-	started  time.Time
 
 	jobs  chan *work    // claimed, to the slots; never blocks
 	poke  chan struct{} // to the claim loop: a slot or a settlement came free
@@ -49,18 +48,17 @@ type run struct {
 
 func newRun(ctx context.Context, w *Worker, handlers map[string]*taskHandler) *run {
 	r := &run{
-		Worker: w, id: broker.NewID().String(), handlers: handlers,
-		queues: newQueueChoice(w.cfg.Queues), started: time.Now(),
+		Worker: w, handlers: handlers, queues: newQueueChoice(w.cfg.Queues),
 		base: context.WithoutCancel(ctx), faults: faultLog{log: w.log},
 		jobs: make(chan *work, w.cfg.Concurrency),
 		poke: make(chan struct{}, 1), ready: make(chan struct{}, 1), beat: make(chan struct{}, 1),
 		byQueue: map[string]int{},
 	}
 	r.ctx, r.cancel = context.WithCancel(r.base)
-	if handlers[""] != nil {
-		r.tasks = [][]string{nil}
-	} else {
-		r.tasks = slices.Collect(slices.Chunk(slices.Sorted(maps.Keys(handlers)), broker.MaxClaimTasks))
+	r.self = r.register()
+	r.tasks = [][]string{nil}
+	if r.self.Tasks != nil {
+		r.tasks = slices.Collect(slices.Chunk(r.self.Tasks, broker.MaxClaimTasks))
 	}
 	return r
 }
@@ -68,38 +66,48 @@ func newRun(ctx context.Context, w *Worker, handlers map[string]*taskHandler) *r
 // work runs the worker until ctx ends and the shutdown is over.
 func (r *run) work(ctx context.Context) error {
 	releaseHouse := r.client.keepHouse(ctx)
-	r.heartbeat() // registers the worker; a fault does not keep it from starting
-	settler, heart := make(chan struct{}), make(chan struct{})
-	go func() { defer close(settler); r.settleLoop() }()
-	go func() { defer close(heart); r.beatLoop() }()
+	registered, over := make(chan struct{}), make(chan struct{})
+	var loops sync.WaitGroup
+	loops.Go(r.settleLoop)
+	loops.Go(r.watchLoop)
+	loops.Go(func() { r.beatLoop(registered) })
+	go func() { loops.Wait(); close(over) }()
 	var slots sync.WaitGroup
 	slots.Add(r.cfg.Concurrency)
 	for range r.cfg.Concurrency {
 		go r.slot(&slots)
 	}
-	r.log.Info("worker started", "worker", r.cfg.Name, "id", r.id, "concurrency", r.cfg.Concurrency)
+	r.log.Info("worker started", "worker", r.cfg.Name, "id", r.self.ID, "concurrency", r.cfg.Concurrency)
 
+	select {
+	case <-registered: // or not: a fault does not keep the worker from starting
+	case <-ctx.Done():
+	}
 	r.claimLoop(ctx)
 	left := r.shutdown()
 
 	close(r.jobs) // the slots end; those of left jobs when their handlers do
 	grace := r.grace()
 	r.cancel()
-	waitFor(settler, grace)
-	waitFor(heart, grace)
+	waitFor(over, grace)
 	r.leave(grace)
 	releaseHouse(grace)
 	if len(left) > 0 {
 		return &ShutdownError{Jobs: left}
 	}
 	slots.Wait()
-	r.log.Info("worker stopped", "worker", r.cfg.Name, "id", r.id)
+	r.log.Info("worker stopped", "worker", r.cfg.Name, "id", r.self.ID)
 	return nil
 }
 
+const maxGrace = 2 * time.Second
+
 // grace is how long cancelled handlers have to return.
 func (r *run) grace() time.Duration {
-	return min(max(r.cfg.ShutdownTimeout/10, 100*time.Millisecond), 2*time.Second)
+	if r.cfg.ShutdownTimeout < 0 {
+		return maxGrace
+	}
+	return min(max(r.cfg.ShutdownTimeout/10, 100*time.Millisecond), maxGrace)
 }
 
 // shutdown waits for what runs and is unsettled, cancels it when its time is
@@ -169,15 +177,15 @@ func (r *run) hook(fn func()) {
 	fn()
 }
 
-// self is the worker's registration.
-func (r *run) self() broker.Worker {
+// register makes the worker's registration, with an id of this run alone.
+func (r *run) register() broker.Worker {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "" // a registration without a host says less, no more
 	}
 	self := broker.Worker{
-		ID: r.id, Name: r.cfg.Name, Host: host, PID: os.Getpid(), Queues: r.queues.names,
-		Concurrency: r.cfg.Concurrency, StartedAt: r.started,
+		ID: broker.NewID().String(), Name: r.cfg.Name, Host: host, PID: os.Getpid(), Queues: r.queues.names,
+		Concurrency: r.cfg.Concurrency, StartedAt: time.Now(),
 	}
 	if r.handlers[""] == nil {
 		self.Tasks = slices.Sorted(maps.Keys(r.handlers))

@@ -54,13 +54,17 @@ func (l *Lease) Cancel(ctx context.Context, cause error) error {
 }
 
 // SetResult sets the result that the job's ack will carry; the lease owns b
-// from then on. ErrTooLarge is returned when b is over the client's PayloadMax.
+// from then on. ErrTooLarge is returned when b is over the client's PayloadMax,
+// ErrLeaseLost when the job is settled already.
 func (l *Lease) SetResult(b []byte) error {
 	if err := l.checkResult(b); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.state != leaseOpen {
+		return fmt.Errorf("set result of job %s: %w: it is settled already", l.Job.ID, ErrLeaseLost)
+	}
 	l.result = b
 	return nil
 }

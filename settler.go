@@ -3,6 +3,7 @@ package spool
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -65,6 +66,12 @@ func (r *run) takeFinished() []*work {
 // settle settles a batch. When the broker refuses the call for what is in it,
 // each is settled alone, so that one cannot hold up the others.
 func (r *run) settle(batch []*work) error {
+	if slices.ContainsFunc(batch, isDone) { // a fault came between single settlements
+		batch = slices.DeleteFunc(slices.Clone(batch), isDone)
+	}
+	if len(batch) == 0 {
+		return nil
+	}
 	answers, err := r.settleCall(batch)
 	if err == nil {
 		r.settled(batch, answers)
@@ -75,9 +82,6 @@ func (r *run) settle(batch []*work) error {
 	}
 	if len(batch) > 1 {
 		for _, w := range batch {
-			if w.place < 0 { // settled before a fault interrupted this loop
-				continue
-			}
 			if err := r.settle([]*work{w}); err != nil {
 				return err
 			}
@@ -90,13 +94,14 @@ func (r *run) settle(batch []*work) error {
 		return nil
 	}
 	// The result or the follow-ups cannot be stored: a failed attempt.
-	w.outcome.Kind, w.outcome.Err = broker.Nack, fmt.Errorf("ack: %w", err)
-	w.settlement = broker.Settlement{
-		Ref: w.settlement.Ref, Token: w.settlement.Token, Kind: broker.Nack,
-		Delay: clampDelay(w.handler.retry.Delay(w.Job.Attempt, err)), Error: errorText(w.outcome.Err),
-	}
+	w.outcome.Err = fmt.Errorf("ack: %w", err)
+	w.settlement.Result, w.settlement.FollowUps = nil, nil
+	w.fail(w.outcome.Err.Error(), w.outcome.Err)
+	w.settlement.Kind, w.settlement.Error = broker.Nack, w.failure
 	return r.settle(batch)
 }
+
+func isDone(w *work) bool { return w.done }
 
 func refused(err error) bool { return errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge) }
 
@@ -128,8 +133,9 @@ func (r *run) settled(batch []*work, answers []broker.Settled) {
 	for i, w := range batch {
 		w.outcome.State = answers[i].State
 		if err := answers[i].Err; err != nil {
-			w.outcome.Kind, w.outcome.Err = 0, errors.Join(err, w.outcome.Err)
+			w.refuse(err)
 		}
+		w.done = true
 		r.report(w)
 	}
 }

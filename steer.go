@@ -24,8 +24,10 @@ func (s *steering) Error() string {
 		return fmt.Sprintf("snoozed for %v", s.delay)
 	case s.kind == broker.Nack:
 		return fmt.Sprintf("to be retried in %v", s.delay)
+	case s.kind == broker.Bury:
+		return "buried by its handler"
 	}
-	return s.kind.String()
+	return "cancelled by its handler"
 }
 
 func (s *steering) Unwrap() error { return s.err }

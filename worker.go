@@ -33,7 +33,7 @@ type WorkerConfig struct {
 	// ShutdownTimeout is how long running jobs may go on after Run's context
 	// ended; 0 means DefaultShutdownTimeout, negative means not at all. Their
 	// contexts are then cancelled, and they have a tenth of it more (100 ms to
-	// 2 s) to return.
+	// 2 s; 2 s when it is negative) to return.
 	ShutdownTimeout time.Duration
 	// LeaseTTL is how long a lease lasts without a heartbeat (heartbeats come
 	// three times as often), and so how long the jobs of a cut-off machine
