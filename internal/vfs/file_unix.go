@@ -155,7 +155,13 @@ func (f *file) Sync() error      { return f.call("sync", func() error { return s
 func (f *file) DropCache() error { return f.call("fadvise", func() error { return dropCache(f.fd) }) }
 
 func (f *file) Lock() error {
-	return f.call("lock", func() error { return unix.Flock(f.fd, unix.LOCK_EX) })
+	return f.call("lock", func() error {
+		err := unix.Flock(f.fd, unix.LOCK_EX)
+		if err == nil && f.users.Load() >= closing {
+			return fs.ErrClosed // while we waited; leave frees the lock
+		}
+		return err
+	})
 }
 
 func (f *file) TryLock() (bool, error) {

@@ -3,6 +3,7 @@ package vfs
 import (
 	"encoding/binary"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -59,7 +60,7 @@ func (w *watcher) add(what watched, mask uint32) error {
 	if e := w.conn.Control(func(fd uintptr) {
 		wd, err = unix.InotifyAddWatch(int(fd), what.path, mask)
 	}); e != nil {
-		return e
+		err = fs.ErrClosed // the only thing that can be wrong here
 	}
 	if err != nil {
 		return pathError("watch", what.path, err)
