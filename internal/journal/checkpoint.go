@@ -33,7 +33,7 @@ func putSideHeader(b []byte, magic string, n uint64, store [16]byte) {
 	binary.LittleEndian.PutUint32(b[60:], sumOf(seedOf(store), b[:60]))
 }
 
-// checkSideHeader says what is wrong with a header, "" for nothing.
+// checkSideHeader says what is wrong with a header.
 func checkSideHeader(b []byte, magic string, n uint64, store [16]byte) error {
 	if len(b) < sideHeader || binary.LittleEndian.Uint32(b[60:]) != sumOf(seedOf(store), b[:60]) || string(b[:8]) != magic {
 		return errors.New("header is damaged")
@@ -56,6 +56,8 @@ type footer struct {
 	end     int64
 	seq     uint64
 	lastSum uint32
+	flags   uint16 // what the head of the next segment carries on
+	epoch   uint32
 }
 
 func (f *footer) put(b []byte, magic string, seed uint32) {
@@ -68,6 +70,8 @@ func (f *footer) put(b []byte, magic string, seed uint32) {
 	le.PutUint64(b[32:], uint64(f.end))
 	le.PutUint64(b[40:], f.seq)
 	le.PutUint32(b[48:], f.lastSum)
+	le.PutUint16(b[52:], f.flags)
+	le.PutUint32(b[56:], f.epoch)
 	le.PutUint32(b[60:], sumOf(seed, b[:60]))
 }
 
@@ -79,6 +83,7 @@ func parseFooter(b []byte, magic string, seed uint32) (f footer, ok bool) {
 	return footer{
 		number: le.Uint64(b[8:]), length: int64(le.Uint64(b[16:])), sum: le.Uint32(b[24:]),
 		end: int64(le.Uint64(b[32:])), seq: le.Uint64(b[40:]), lastSum: le.Uint32(b[48:]),
+		flags: le.Uint16(b[52:]), epoch: le.Uint32(b[56:]),
 	}, true
 }
 
@@ -142,7 +147,7 @@ func readEnds(f vfs.File, name, magic string, n uint64, store [16]byte) (footer,
 // chain is where the log goes on after the checkpoint.
 func (k *checkpoint) chain() chain {
 	start := Pos{Segment: k.n + 1}
-	return chain{pos: start, end: Pos{k.n, k.foot.end}, seq: k.foot.seq, sum: k.foot.lastSum, synced: start}
+	return chain{pos: start, end: Pos{k.n, k.foot.end}, seq: k.foot.seq, sum: k.foot.lastSum, synced: start, flags: k.foot.flags, epoch: k.foot.epoch}
 }
 
 // read hands the content to fn. Each block is verified before its bytes are

@@ -53,14 +53,19 @@ func openControl(sys vfs.System, path string, store [16]byte) (*control, error) 
 	if err := c.mapWords(); err != nil {
 		return nil, joinClose(err, f)
 	}
+	c.identity = controlIdentity(sys, store)
+	return c, nil
+}
+
+// controlIdentity is the identity words of this boot and store.
+func controlIdentity(sys vfs.System, store [16]byte) [6]uint64 {
 	boot := sys.BootID()
 	le := binary.LittleEndian
 	id := [6]uint64{controlMagic, le.Uint64(boot[:]), le.Uint64(boot[8:]), le.Uint64(store[:]), le.Uint64(store[8:]), 0}
 	for _, w := range id {
 		id[ctlCheck] = (id[ctlCheck] ^ w) * 0x9e3779b97f4a7c15
 	}
-	c.identity = id
-	return c, nil
+	return id
 }
 
 func (c *control) mapWords() error {

@@ -16,9 +16,9 @@ const deadReach = MaxBody + headerSize + frameAlign
 
 // tail is what lies after the end of the log.
 type tail struct {
-	end    int64 // offset after the last byte of the segment that is not zero; 0 when all are
-	synced Pos   // what the frames found there say was durable
-	frames int   // headers found there
+	end    int64   // offset after the last byte of the segment that is not zero; 0 when all are
+	synced Pos     // what the frames found there say was durable
+	found  []int64 // offsets of headers found there
 }
 
 // trimTail deals with bytes after the position: damage when something says
@@ -107,7 +107,7 @@ func surveyFile(f vfs.File, seed uint32, p Pos, limit int64) (tail, error) {
 			}
 			if s, _ := parseHeader(b[i:], seed, &h); s == sightFrame && h.pos == (Pos{p.Segment, at + int64(i)}) {
 				t.synced = later(t.synced, h.synced)
-				t.frames++
+				t.found = append(t.found, at+int64(i))
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func (l *Log) cut(p Pos, t tail) error {
 	if err := l.wipe(f, p.Offset, t.end); err != nil {
 		return fmt.Errorf("cut the torn tail at %v: %w", p, err)
 	}
-	l.report("torn tail cut", "segment", p.Segment, "offset", p.Offset, "bytes", t.end-p.Offset, "frames", t.frames, "kept", name)
+	l.report("torn tail cut", "segment", p.Segment, "offset", p.Offset, "bytes", t.end-p.Offset, "frames", len(t.found), "kept", name)
 	return nil
 }
 

@@ -48,7 +48,8 @@
 //
 // The body of a head: store id (16 bytes), number of the segment before (8),
 // the offset at which that one ends (8), format level (4), zeros (4). The body
-// of an end is the counters that the caller gives.
+// of an end is the counters that the caller gives. Heads and ends carry on the
+// epoch and the stateful flag of the frame before.
 //
 // A segment begins with a head. A sealed one finishes with an end, which is
 // durable before the next segment's first byte is written; so bytes in a
@@ -62,5 +63,5 @@
 //	header (64):  magic 8, version 4, zeros 4, number 8, store id 16, zeros 20, checksum 4
 //	block:        length 4 (at most 256 KiB), checksum 4, bytes
 //	footer (64):  magic 8, number 8, content length 8, content checksum 4, zeros 4,
-//	              end of the segment: offset 8, sequence 8, header checksum 4; zeros 8, checksum 4
+//	              end of the segment: offset 8, sequence 8, header checksum 4; flags 2, zeros 2, epoch 4, checksum 4
 package journal

@@ -73,6 +73,7 @@ type Log struct {
 
 	durable  atomic.Uint64 // packed; own syncs
 	poisoned atomic.Pointer[poison]
+	broken   atomic.Bool // this handle itself was told of a failure
 	prepare  chan struct{}
 	lastAsk  atomic.Int64 // when PrepareWanted last fired for a full disk
 }
@@ -88,6 +89,8 @@ type chain struct {
 	sum    uint32 // header checksum of the last frame
 	size   int64  // of the last frame
 	synced Pos    // the largest SyncedUpTo seen
+	flags  uint16 // of the last frame
+	epoch  uint32 // of the last frame
 	loose  bool   // nothing is known of the last frame: accept any head
 }
 
@@ -229,6 +232,7 @@ func (l *Log) Poison(why error) {
 	if why == nil {
 		return
 	}
+	l.broken.Store(true)
 	l.poisoned.CompareAndSwap(nil, &poison{fmt.Errorf("%w: %w", ErrPoisoned, why)})
 	l.control.store(ctlPoison, 1)
 	text := why.Error()

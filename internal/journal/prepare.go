@@ -107,7 +107,7 @@ func (l *Log) prepareSegments() error {
 		if there {
 			continue
 		}
-		if err := l.createSegment(n, segmentSize(l.o.FirstSegmentBytes, n)); err != nil {
+		if err := l.createSegment(n, nil, segmentSize(l.o.FirstSegmentBytes, n)); err != nil {
 			return err
 		}
 		k = 0 // the log may have gone on meanwhile
@@ -138,7 +138,7 @@ func (l *Log) prepareReserve() error {
 	if info, err := l.sys.Stat(join(l.dir, reserveName)); err == nil && info.Regular && info.Size >= want {
 		return nil
 	}
-	err := l.zeroFile(reserveNew, want)
+	err := l.makeFile(reserveNew, nil, want)
 	if err == nil {
 		err = l.sys.Rename(join(l.dir, reserveNew), join(l.dir, reserveName))
 	}

@@ -47,13 +47,13 @@ func (l *Log) exists(name string) (bool, error) {
 	return true, nil
 }
 
-// createSegment makes a segment of size zeros under its final name, durable
-// with its directory entry. PREP is held, or the store is being created; so
-// nobody else makes or uses segment n meanwhile.
-func (l *Log) createSegment(n uint64, size int64) error {
+// createSegment makes a segment of size bytes under its final name: head, then
+// zeros; durable with its directory entry. PREP is held, or the store is being
+// created; so nobody else makes or uses segment n meanwhile.
+func (l *Log) createSegment(n uint64, head []byte, size int64) error {
 	name := SegmentFile(n).Name()
 	tmp := strings.TrimSuffix(name, ".log") + ".new"
-	err := l.zeroFile(tmp, size)
+	err := l.makeFile(tmp, head, size)
 	if err == nil {
 		err = l.sys.Rename(join(l.dir, tmp), join(l.dir, name))
 	}
@@ -66,15 +66,19 @@ func (l *Log) createSegment(n uint64, size int64) error {
 	return nil
 }
 
-// zeroFile writes and syncs a file of zeros. On a full disk nothing of it stays.
-func (l *Log) zeroFile(name string, size int64) error {
+// makeFile writes and syncs a file that is head and then zeros up to size. On a
+// full disk nothing of it stays.
+func (l *Log) makeFile(name string, head []byte, size int64) error {
 	path := join(l.dir, name)
 	f, err := l.sys.Open(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
+	if len(head) > 0 {
+		_, err = f.WriteAt(head, 0)
+	}
 	zeros := make([]byte, min(size, zeroChunk))
-	for off := int64(0); off < size && err == nil; off += int64(len(zeros)) {
+	for off := int64(len(head)); off < size && err == nil; off += int64(len(zeros)) {
 		_, err = f.WriteAt(zeros[:min(int64(len(zeros)), size-off)], off)
 	}
 	if err == nil {

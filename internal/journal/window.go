@@ -137,7 +137,7 @@ func (c *chain) checkHead(r headRecord) error {
 func (c *chain) take(h *header) {
 	*c = chain{
 		pos: h.next(), end: Pos{h.pos.Segment, h.end()}, last: h.pos, seq: h.seq, sum: h.sum,
-		size: frameSize(int(h.length)), synced: later(c.synced, h.synced),
+		size: frameSize(int(h.length)), synced: later(c.synced, h.synced), flags: h.flags, epoch: h.epoch,
 	}
 }
 

@@ -136,7 +136,7 @@ func (l *Log) createNext() (bool, error) {
 	if there, err := l.exists(SegmentFile(n).Name()); err != nil || there {
 		return there, err
 	}
-	if err := l.createSegment(n, 0); err != nil {
+	if err := l.createSegment(n, nil, 0); err != nil {
 		if errors.Is(err, ErrDiskFull) {
 			l.setFull(true)
 		}
@@ -193,7 +193,7 @@ func (l *Log) roll() error {
 	}
 	defer l.files.put(f)
 	l.control.store(ctlFlight, pack(l.at.pos))
-	if err := l.writeFrame(f, KindEnd, l.space(counters), FrameHeader{Count: 0}); err != nil {
+	if err := l.writeFrame(f, KindEnd, l.space(counters), l.carried()); err != nil {
 		return fmt.Errorf("seal segment %d: %w", n, err)
 	}
 	if err := l.syncFile(f); err != nil {
@@ -218,11 +218,16 @@ func (l *Log) writeHead() error {
 	r := headRecord{store: l.store, prev: l.at.end.Segment, prevEnd: l.at.end.Offset, level: FormatLevel}
 	var body [headBody]byte
 	r.put(body[:])
-	l.control.store(ctlFlight, pack(l.at.pos)|1)
-	if err := l.writeFrame(f, KindHead, l.space(body[:]), FrameHeader{}); err != nil {
+	l.control.store(ctlFlight, pack(l.at.pos))
+	if err := l.writeFrame(f, KindHead, l.space(body[:]), l.carried()); err != nil {
 		return fmt.Errorf("begin segment %d: %w", f.id.Number(), err)
 	}
 	return nil
+}
+
+// carried is what heads and ends take over from the frame before.
+func (l *Log) carried() FrameHeader {
+	return FrameHeader{Epoch: l.at.epoch, Stateful: l.at.flags&flagStateful != 0}
 }
 
 // Body returns an empty buffer to append the body of the next frame to, and
@@ -290,17 +295,8 @@ func (l *Log) Append(body []byte, h FrameHeader) (next Pos, err error) {
 // is from space. After an error the range is cut, or else the store poisoned,
 // and the handle has to catch up again.
 func (l *Log) writeFrame(f *openFile, kind Kind, b []byte, fh FrameHeader) error {
-	body := b[headerSize:]
-	h := header{
-		version: frameVersion, kind: kind, length: uint32(len(body)), count: uint32(fh.Count), pos: l.at.pos,
-		seq: l.at.seq + 1, synced: l.syncedUpTo(), wall: l.sys.Wall().UnixNano(), epoch: fh.Epoch, prev: l.at.sum,
-		bodySum: sumOf(l.seed, body),
-	}
-	if fh.Stateful {
-		h.flags |= flagStateful
-	}
-	h.put(b, l.seed)
-	b = b[:frameSize(len(body))]
+	h := l.encode(&l.at, kind, b, fh)
+	b = b[:frameSize(int(h.length))]
 	if _, err := f.WriteAt(b, h.pos.Offset); err != nil {
 		l.ready, l.proven = false, false
 		l.caught = false
@@ -310,6 +306,21 @@ func (l *Log) writeFrame(f *openFile, kind Kind, b []byte, fh FrameHeader) error
 	c.take(&h)
 	l.setPos(c)
 	return nil
+}
+
+// encode puts the header of the frame that continues c before its body.
+func (l *Log) encode(c *chain, kind Kind, b []byte, fh FrameHeader) header {
+	body := b[headerSize:]
+	h := header{
+		version: frameVersion, kind: kind, length: uint32(len(body)), count: uint32(fh.Count), pos: c.pos,
+		seq: c.seq + 1, synced: l.syncedUpTo(), wall: l.sys.Wall().UnixNano(), epoch: fh.Epoch, prev: c.sum,
+		bodySum: sumOf(l.seed, body),
+	}
+	if fh.Stateful {
+		h.flags |= flagStateful
+	}
+	h.put(b, l.seed)
+	return h
 }
 
 // syncedUpTo is what the next frame may promise: what is known durable, which

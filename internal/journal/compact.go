@@ -1,0 +1,378 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spoolq/spool/internal/vfs"
+)
+
+// Scan reads whole sealed segments, from and to included, apart from the
+// handle's own position; safe for concurrent use. What it does not find sound
+// is a *CorruptError. fn's error ends it.
+func (l *Log) Scan(from, to uint64, fn func(*Frame) error) error {
+	c := chain{pos: Pos{Segment: from}, loose: true}
+	var w window
+	for c.pos.Segment <= to {
+		n := c.pos.Segment
+		f, err := l.files.get(SegmentFile(n))
+		if err != nil {
+			return fmt.Errorf("scan segment %d: %w", n, err)
+		}
+		w.on(f.File)
+		s, err := walk(&w, &c, l.seed, noLimit, func(f *Frame) error {
+			if f.Kind != KindData {
+				return nil
+			}
+			return fn(f)
+		})
+		l.files.put(f)
+		if err == nil && s != sightFrame {
+			err = l.endsHere(&c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walk hands out the frames of the window's segment from c on, and says what
+// stopped it: sightFrame is the end record.
+func walk(w *window, c *chain, seed uint32, limit Pos, fn func(*Frame) error) (sight, error) {
+	segment, bytes := c.pos.Segment, int64(maxOffset)
+	if limit.Segment == segment {
+		bytes = limit.Offset
+	}
+	var f Frame
+	for c.pos.Segment == segment && c.pos.Before(limit) {
+		next := *c
+		s, err := w.look(&next, seed, bytes, &f)
+		if s != sightFrame || err != nil {
+			return s, err
+		}
+		if err := fn(&f); err != nil {
+			return s, err
+		}
+		*c = next
+	}
+	return sightFrame, nil
+}
+
+// endsHere moves c, which stands where no frame is, to the next segment when
+// that one's head says that the log went on there.
+func (l *Log) endsHere(c *chain) error {
+	h, r, s, err := l.headOf(c.pos.Segment + 1)
+	if err != nil {
+		return err
+	}
+	if s != sightFrame || h.prev != c.sum || r.prevEnd != c.end.Offset {
+		return corruptAt(c.pos, "no frame, and no end of the segment")
+	}
+	c.pos = Pos{Segment: c.pos.Segment + 1}
+	return nil
+}
+
+// headOf reads the head of segment n; a missing segment is as a blank one.
+func (l *Log) headOf(n uint64) (h header, r headRecord, s sight, err error) {
+	f, err := l.files.get(SegmentFile(n))
+	if errors.Is(err, fs.ErrNotExist) {
+		return h, r, sightZero, nil
+	}
+	if err != nil {
+		return h, r, sightBad, fmt.Errorf("read segment %d: %w", n, err)
+	}
+	defer l.files.put(f)
+	var b [headSize]byte
+	k, err := f.ReadAt(b[:], 0)
+	if err != nil && err != io.EOF {
+		return h, r, sightBad, fmt.Errorf("read segment %d: %w", n, err)
+	}
+	s, err = parseHeader(b[:k], l.seed, &h)
+	if s != sightFrame || err != nil {
+		return h, r, s, err
+	}
+	if k < headSize || h.kind != KindHead || h.pos != (Pos{Segment: n}) || sumOf(l.seed, b[headerSize:]) != h.bodySum {
+		return h, r, sightBad, nil
+	}
+	return h, parseHead(b[headerSize:]), s, nil
+}
+
+// checkpointWriter cuts a checkpoint's content into blocks.
+type checkpointWriter struct {
+	f    vfs.File
+	off  int64
+	seed uint32
+	sum  uint32
+	n    int64
+	buf  []byte // header space and content of the next block
+	err  error
+}
+
+// Write is io.Writer.
+func (w *checkpointWriter) Write(p []byte) (int, error) {
+	total := len(p)
+	for len(p) > 0 && w.err == nil {
+		k := min(len(p), blockHeader+maxBlock-len(w.buf))
+		w.buf = append(w.buf, p[:k]...)
+		p = p[k:]
+		if len(w.buf) == blockHeader+maxBlock {
+			w.flush()
+		}
+	}
+	return total - len(p), w.err
+}
+
+func (w *checkpointWriter) put(p []byte) {
+	if w.err == nil {
+		_, w.err = w.f.WriteAt(p, w.off)
+		w.off += int64(len(p))
+	}
+}
+
+func (w *checkpointWriter) flush() {
+	content := w.buf[blockHeader:]
+	if len(content) == 0 {
+		return
+	}
+	binary.LittleEndian.PutUint32(w.buf, uint32(len(content)))
+	binary.LittleEndian.PutUint32(w.buf[4:], sumOf(w.seed, content))
+	w.sum = sumOf(w.sum, content)
+	w.n += int64(len(content))
+	w.put(w.buf)
+	w.buf = w.buf[:blockHeader]
+}
+
+// WriteCheckpoint writes checkpoint n, the state at the start of segment n+1:
+// durable under its name when nil is returned, in use once Flip has named it.
+// n must be sealed and larger than the current checkpoint; COMPACT is held.
+// write may be called a second time, from the start: when the disk is full,
+// the checkpoint goes into the room that RESERVE keeps.
+func (l *Log) WriteCheckpoint(n uint64, write func(io.Writer) error) error {
+	if !l.compact.Load() {
+		return ErrNotLocked
+	}
+	if err := l.Poisoned(); err != nil {
+		return err
+	}
+	if cur := l.Current(); n <= cur.Checkpoint || n >= l.active() {
+		return fmt.Errorf("write checkpoint %d: not a sealed segment after checkpoint %d", n, cur.Checkpoint)
+	}
+	foot, err := l.footerFor(n)
+	if err != nil {
+		return fmt.Errorf("write checkpoint %d: %w", n, err)
+	}
+	tmp := join(l.dir, checkpointName(n)+".tmp")
+	err = l.fillCheckpoint(tmp, os.O_TRUNC, foot, write)
+	if noSpace(err) {
+		l.askPrepare(true)
+		if rerr := l.sys.Rename(join(l.dir, reserveName), tmp); rerr == nil {
+			err = l.fillCheckpoint(tmp, 0, foot, write)
+		}
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write checkpoint %d: %w", n, diskFull(err)), l.removeIfThere(tmp))
+	}
+	if err = l.sys.Rename(tmp, join(l.dir, checkpointName(n))); err == nil {
+		err = l.sys.SyncDir(l.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("write checkpoint %d: %w", n, err)
+	}
+	return nil
+}
+
+// footerFor is the footer of a checkpoint at the end of segment n, without the
+// content's part.
+func (l *Log) footerFor(n uint64) (footer, error) {
+	h, r, s, err := l.headOf(n + 1)
+	if err != nil {
+		return footer{}, err
+	}
+	if s != sightFrame || r.prev != n {
+		return footer{}, corruptAt(Pos{Segment: n + 1}, "the head of the segment after a sealed one is missing")
+	}
+	return footer{number: n, end: r.prevEnd, seq: h.seq - 1, lastSum: h.prev, epoch: h.epoch, flags: h.flags}, nil
+}
+
+func (l *Log) fillCheckpoint(path string, flag int, foot footer, write func(io.Writer) error) error {
+	f, err := l.sys.Open(path, os.O_RDWR|os.O_CREATE|flag)
+	if err != nil {
+		return err
+	}
+	w := &checkpointWriter{f: f, seed: l.seed, sum: l.seed, buf: make([]byte, blockHeader, blockHeader+maxBlock)}
+	var b [sideHeader]byte
+	putSideHeader(b[:], checkpointMagic, foot.number, l.store)
+	w.put(b[:])
+	if err := write(w); err != nil {
+		return joinClose(err, f)
+	}
+	w.flush()
+	foot.length, foot.sum = w.n, w.sum
+	foot.put(b[:], checkpointMagic, l.seed)
+	w.put(b[:])
+	err = w.err
+	if err == nil {
+		err = f.Truncate(w.off)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return joinClose(err, f)
+}
+
+func (l *Log) removeIfThere(path string) error {
+	if err := l.sys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Flip makes next what CURRENT says, durably: the commit point of compaction.
+// Level, Generation and StoreID are filled in; First is Checkpoint+1 when 0.
+// Before, the checkpoint and the payload files are read back from the disk and
+// verified. COMPACT is held, and CURRENT must still be the one that this
+// handle knows (Refresh before starting). After an error CURRENT is the old one,
+// or, when the error is of the directory's sync, either: Refresh tells.
+func (l *Log) Flip(next Current) error {
+	if !l.compact.Load() {
+		return ErrNotLocked
+	}
+	if err := l.Poisoned(); err != nil {
+		return err
+	}
+	cur := l.Current()
+	now, err := readCurrent(l.sys, l.dir)
+	if err != nil {
+		return fmt.Errorf("flip: %w", err)
+	}
+	if now.Generation != cur.Generation || now.StoreID != cur.StoreID {
+		return fmt.Errorf("flip: CURRENT has generation %d, the work began from %d", now.Generation, cur.Generation)
+	}
+	next.Level, next.StoreID, next.Generation = cur.Level, cur.StoreID, cur.Generation+1
+	if next.First == 0 {
+		next.First = next.Checkpoint + 1
+	}
+	if next.Checkpoint < cur.Checkpoint || next.First > next.Checkpoint+1 || next.First < cur.First {
+		return fmt.Errorf("flip: checkpoint %d and first segment %d do not follow %d and %d", next.Checkpoint, next.First, cur.Checkpoint, cur.First)
+	}
+	if err := l.verifyNext(next); err != nil {
+		return fmt.Errorf("flip: %w", err)
+	}
+	return l.commit(next)
+}
+
+// commit writes CURRENT and tells everybody.
+func (l *Log) commit(next Current) error {
+	if err := writeCurrent(l.sys, l.dir, next); err != nil {
+		return err
+	}
+	l.control.raiseWord(ctlGeneration, next.Generation)
+	l.curMu.Lock()
+	l.cur = next
+	l.curMu.Unlock()
+	return nil
+}
+
+// verifyNext reads back all that next names.
+func (l *Log) verifyNext(next Current) error {
+	if next.Checkpoint > 0 {
+		f, err := l.sys.Open(join(l.dir, checkpointName(next.Checkpoint)), os.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		if err := joinClose(f.DropCache(), f); err != nil {
+			return err
+		}
+		k, err := openCheckpoint(l.sys, l.dir, l.store, next.Checkpoint)
+		if err != nil {
+			return err
+		}
+		if err := k.read(func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }); err != nil {
+			return err
+		}
+		foot, err := l.footerFor(next.Checkpoint)
+		if err != nil {
+			return err
+		}
+		if foot.end != k.foot.end || foot.seq != k.foot.seq || foot.lastSum != k.foot.lastSum {
+			return &CorruptError{File: k.name, Offset: k.size - sideFooter, What: "the checkpoint is of another log"}
+		}
+	}
+	for _, n := range next.Payload {
+		if _, err := verifyPayload(l.sys, l.dir, l.store, n, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drop unlinks what the current checkpoint makes needless: segments before
+// First and payload files for which keep is false, other checkpoints, and
+// what was left unfinished. Bytes that were cut (torn-) stay. COMPACT is held.
+// removed counts files.
+func (l *Log) Drop(keep func(FileID) bool) (removed int, err error) {
+	if !l.compact.Load() {
+		return 0, ErrNotLocked
+	}
+	if err := l.Poisoned(); err != nil {
+		return 0, err
+	}
+	cur, err := readCurrent(l.sys, l.dir)
+	if err != nil {
+		return 0, fmt.Errorf("drop files: %w", err)
+	}
+	names, err := l.sys.ReadDir(l.dir)
+	if err != nil {
+		return 0, fmt.Errorf("drop files: %w", err)
+	}
+	prep, err := l.tryPrep()
+	if err != nil {
+		return 0, fmt.Errorf("drop files: %w", err)
+	}
+	if prep {
+		defer l.prepUnlock()
+	}
+	gone := map[FileID]bool{}
+	for _, name := range names {
+		id, needless := needless(name, cur, prep, keep)
+		if !needless {
+			continue
+		}
+		if err := l.removeIfThere(join(l.dir, name)); err != nil {
+			return removed, fmt.Errorf("drop %s: %w", name, err)
+		}
+		gone[id] = true
+		removed++
+	}
+	l.files.drop(func(id FileID) bool { return gone[id] })
+	if removed > 0 {
+		err = l.sys.SyncDir(l.dir)
+	}
+	return removed, err
+}
+
+// needless reports whether a file may go, and which segment or payload file it is.
+func needless(name string, cur Current, prep bool, keep func(FileID) bool) (FileID, bool) {
+	if n, ok := parseNumber(name, ".log"); ok {
+		id := SegmentFile(n)
+		return id, n < cur.First && n <= cur.Checkpoint && !keep(id)
+	}
+	if n, ok := parseNumber(name, ".pay"); ok {
+		id := PayloadFile(n)
+		return id, !keep(id) && !slices.Contains(cur.Payload, n)
+	}
+	if n, ok := parseNumber(name, ".idx"); ok {
+		return 0, n != cur.Checkpoint
+	}
+	if strings.HasSuffix(name, ".new") {
+		return 0, prep
+	}
+	return 0, strings.HasSuffix(name, ".tmp")
+}

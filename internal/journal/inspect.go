@@ -1,0 +1,196 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/spoolq/spool/internal/vfs"
+)
+
+// The tools open files for reading only, take no lock, create nothing and leave
+// every byte as it was. On a store in use they see it as it was at some moment.
+
+// retries is how often a tool begins again when compaction removes a file
+// that it was about to read.
+const retries = 100
+
+// view is a store as a tool sees it: every file that matters, open.
+type view struct {
+	sys      vfs.System
+	dir      string
+	names    []string
+	cur      Current
+	curErr   error
+	seed     uint32
+	segments []uint64 // ascending
+	files    map[uint64]vfs.File
+	limit    Pos // published end, or noLimit
+}
+
+// openView opens the segments that are there, again when one is gone by the
+// time it is opened. A CURRENT that cannot be used is curErr, and the store's
+// id is taken from a segment's head.
+func openView(sys vfs.System, dir string) (*view, error) {
+	for i := 0; ; i++ {
+		v := &view{sys: sys, dir: dir, files: map[uint64]vfs.File{}, limit: noLimit}
+		err := v.open()
+		if err == nil {
+			return v, nil
+		}
+		err = errors.Join(err, v.close())
+		if !errors.Is(err, fs.ErrNotExist) || i == retries {
+			return nil, err
+		}
+	}
+}
+
+func (v *view) open() error {
+	var err error
+	if v.names, err = v.sys.ReadDir(v.dir); err != nil {
+		return err
+	}
+	v.cur, v.curErr = readCurrent(v.sys, v.dir)
+	if errors.Is(v.curErr, fs.ErrNotExist) {
+		v.curErr = fmt.Errorf("%w: CURRENT is missing", ErrNotStore)
+	}
+	for _, name := range v.names {
+		n, ok := parseNumber(name, ".log")
+		if !ok {
+			continue
+		}
+		f, err := v.sys.Open(join(v.dir, name), os.O_RDONLY)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", name, err)
+		}
+		v.segments = append(v.segments, n)
+		v.files[n] = f
+	}
+	slices.Sort(v.segments)
+	if v.curErr != nil {
+		if err := v.guessStore(); err != nil {
+			return err
+		}
+	} else if now, err := readCurrent(v.sys, v.dir); err != nil || now.Generation != v.cur.Generation {
+		return fmt.Errorf("CURRENT changed meanwhile: %w", fs.ErrNotExist)
+	}
+	v.seed = seedOf(v.cur.StoreID)
+	return v.readControl()
+}
+
+// guessStore takes the store's id from the first sound head.
+func (v *view) guessStore() error {
+	if errors.Is(v.curErr, ErrUnsupported) {
+		return v.curErr
+	}
+	for _, n := range v.segments {
+		b := make([]byte, headSize)
+		if _, err := v.files[n].ReadAt(b, 0); err != nil {
+			continue // too short to have a head
+		}
+		r := parseHead(b[headerSize:])
+		var h header
+		if s, err := parseHeader(b, seedOf(r.store), &h); s == sightFrame && err == nil && h.kind == KindHead {
+			v.cur = Current{Level: FormatLevel, First: v.segments[0], StoreID: r.store}
+			return nil
+		}
+	}
+	return v.curErr
+}
+
+// readControl takes the published end from CONTROL, when it is of this boot.
+func (v *view) readControl() error {
+	f, err := v.sys.Open(join(v.dir, controlName), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open CONTROL: %w", err)
+	}
+	b := make([]byte, controlSize)
+	n, err := f.ReadAt(b, 0)
+	if err == io.EOF {
+		err = nil
+	}
+	if err = joinClose(err, f); err != nil {
+		return fmt.Errorf("read CONTROL: %w", err)
+	}
+	for i, w := range controlIdentity(v.sys, v.cur.StoreID) {
+		if n < controlSize || binary.NativeEndian.Uint64(b[8*i:]) != w {
+			return nil
+		}
+	}
+	if p, ok := unpack(binary.NativeEndian.Uint64(b[8*ctlEnd:])); ok {
+		v.limit = p
+	}
+	return nil
+}
+
+func (v *view) close() error {
+	var errs []error
+	for _, f := range v.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Inspect hands out every frame of the store in order, heads and ends too,
+// from the oldest segment that is there to the end of the log. It stops
+// quietly at a torn tail; damage before it is a *CorruptError. fn's error ends
+// it.
+func Inspect(sys vfs.System, dir string, fn func(*Frame) error) error {
+	var bad error
+	x := examiner{frame: fn, found: func(f Finding) error {
+		if !f.Kind.Damage() {
+			return nil
+		}
+		bad = &CorruptError{File: f.File, Offset: f.Offset, What: f.What}
+		return bad
+	}}
+	if _, err := x.run(sys, dir); err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	return nil
+}
+
+// InspectCheckpoint hands the content of the current checkpoint to fn, n being
+// its number, without opening the store. With no checkpoint fn is not called.
+// Damage is a *CorruptError; a reader gives nothing unverified.
+func InspectCheckpoint(sys vfs.System, dir string, fn func(n uint64, r io.Reader) error) error {
+	for i := 0; ; i++ {
+		cur, err := readCurrent(sys, dir)
+		if err != nil {
+			return fmt.Errorf("inspect checkpoint: %w", err)
+		}
+		if cur.Checkpoint == 0 {
+			return nil
+		}
+		k, err := openCheckpoint(sys, dir, cur.StoreID, cur.Checkpoint)
+		if err == nil {
+			err = k.read(func(r io.Reader) error { return fn(cur.Checkpoint, r) })
+		}
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || i == retries {
+			return err
+		}
+	}
+}
+
+// InspectAt is Log.ReadAt without opening the store.
+func InspectAt(sys vfs.System, dir string, id FileID, p []byte, off int64) error {
+	f, err := sys.Open(join(dir, id.Name()), os.O_RDONLY)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", id.Name(), err)
+	}
+	n, err := f.ReadAt(p, off)
+	if n == len(p) {
+		return f.Close()
+	}
+	if err == nil || err == io.EOF {
+		err = &CorruptError{File: id.Name(), Offset: off + int64(n), What: "the file ends before the bytes that were asked for"}
+	}
+	return joinClose(err, f)
+}

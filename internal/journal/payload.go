@@ -1,0 +1,147 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spoolq/spool/internal/vfs"
+)
+
+// PayloadWriter writes a payload file: bytes moved out of sparse segments. It
+// belongs to one goroutine.
+type PayloadWriter struct {
+	l   *Log
+	n   uint64
+	f   vfs.File
+	off int64
+	sum uint32
+	err error
+}
+
+func payloadTmp(n uint64) string { return PayloadFile(n).Name() + ".tmp" }
+
+// NewPayloadFile begins payload file n, which must not exist; numbers are
+// never reused. COMPACT must be held until the Flip that names the file.
+func (l *Log) NewPayloadFile(n uint64) (*PayloadWriter, error) {
+	if !l.compact.Load() {
+		return nil, ErrNotLocked
+	}
+	if n == 0 || n >= uint64(payloadBit) {
+		return nil, fmt.Errorf("create payload file: number %d is out of range", n)
+	}
+	there, err := l.exists(PayloadFile(n).Name())
+	if err != nil || there {
+		return nil, fmt.Errorf("create payload file %d: %w", n, errors.Join(err, os.ErrExist))
+	}
+	f, err := l.sys.Open(join(l.dir, payloadTmp(n)), os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return nil, fmt.Errorf("create payload file %d: %w", n, diskFull(err))
+	}
+	w := &PayloadWriter{l: l, n: n, f: f, sum: l.seed}
+	var h [sideHeader]byte
+	putSideHeader(h[:], payloadMagic, n, l.store)
+	w.write(h[:])
+	if w.err != nil {
+		err := w.err
+		return nil, errors.Join(err, w.Discard())
+	}
+	return w, nil
+}
+
+func (w *PayloadWriter) write(p []byte) {
+	if w.err != nil {
+		return
+	}
+	if _, err := w.f.WriteAt(p, w.off); err != nil {
+		w.err = fmt.Errorf("write payload file %d: %w", w.n, diskFull(err))
+		return
+	}
+	w.off += int64(len(p))
+}
+
+// Append adds p and returns its offset in the file. An error is final: Discard.
+func (w *PayloadWriter) Append(p []byte) (off int64, err error) {
+	off = w.off
+	w.write(p)
+	if w.err == nil {
+		w.sum = sumOf(w.sum, p)
+	}
+	return off, w.err
+}
+
+// Finish makes the file durable under its name. It is in use, and safe from
+// Drop, once Flip has named it.
+func (w *PayloadWriter) Finish() error {
+	foot := footer{number: w.n, length: w.off - sideHeader, sum: w.sum}
+	var b [sideFooter]byte
+	foot.put(b[:], payloadMagic, w.l.seed)
+	w.write(b[:])
+	if w.err != nil {
+		return w.err
+	}
+	err := w.f.Sync()
+	err = joinClose(err, w.f)
+	w.f = nil
+	if err == nil {
+		err = w.l.sys.Rename(join(w.l.dir, payloadTmp(w.n)), join(w.l.dir, PayloadFile(w.n).Name()))
+	}
+	if err == nil {
+		err = w.l.sys.SyncDir(w.l.dir)
+	}
+	if err != nil {
+		w.err = fmt.Errorf("finish payload file %d: %w", w.n, diskFull(err))
+	}
+	return w.err
+}
+
+// Discard gives up the file. After Finish it does nothing.
+func (w *PayloadWriter) Discard() error {
+	if w.f == nil {
+		return nil
+	}
+	err := w.f.Close()
+	w.f = nil
+	w.err = ErrClosed
+	return errors.Join(err, w.l.sys.Remove(join(w.l.dir, payloadTmp(w.n))))
+}
+
+// verifyPayload reads a whole payload file, from the disk when drop is set.
+func verifyPayload(sys vfs.System, dir string, store [16]byte, n uint64, drop bool) (size int64, err error) {
+	name := PayloadFile(n).Name()
+	f, err := sys.Open(join(dir, name), os.O_RDONLY)
+	if err != nil {
+		return 0, fmt.Errorf("verify %s: %w", name, err)
+	}
+	defer func() { err = joinClose(err, f) }()
+	if drop {
+		if err := f.DropCache(); err != nil {
+			return 0, fmt.Errorf("verify %s: %w", name, err)
+		}
+	}
+	foot, size, err := readEnds(f, name, payloadMagic, n, store)
+	if err != nil {
+		return size, err
+	}
+	if foot.length != size-sideHeader-sideFooter {
+		return size, &CorruptError{File: name, Offset: size - sideFooter, What: "the content is not as long as the footer says"}
+	}
+	sum := seedOf(store)
+	content := io.NewSectionReader(f, sideHeader, foot.length)
+	buf := make([]byte, 256<<10)
+	for {
+		k, err := content.Read(buf)
+		sum = sumOf(sum, buf[:k])
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return size, fmt.Errorf("verify %s: %w", name, err)
+		}
+	}
+	if sum != foot.sum {
+		return size, &CorruptError{File: name, Offset: sideHeader, What: "checksum of the content"}
+	}
+	return size, nil
+}
