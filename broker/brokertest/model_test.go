@@ -1,29 +1,37 @@
 package brokertest
 
 import (
-	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/spoolq/spool/broker"
 )
 
-func TestModelWaitsOnPackageTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := NewModel(nil)
-		ctx := context.Background()
-		_, err := m.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{Task: "t", Delay: time.Hour}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		got, err := m.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Max: 2, Wait: 2 * time.Hour})
-		if err != nil || len(got.Leases) != 1 {
-			t.Fatalf("claim: %v, %d leases", err, len(got.Leases))
-		}
-		if waited := time.Since(start); waited != time.Hour {
-			t.Errorf("waited %v, want 1h", waited)
-		}
-	})
+// noon is where the manual clocks of these tests start.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// modelHarness puts a model under test. The first client stays open, so the
+// store outlives those that the suite opens.
+func modelHarness(m *Model) Harness {
+	return Harness{Open: func() broker.Broker { return m.Open() }, Reopen: true}
+}
+
+// manualHarness is the same with a clock that stands still.
+func manualHarness(broken func(r *rules)) Harness {
+	c := NewManualClock(noon)
+	m := NewModel(c)
+	if broken != nil {
+		broken(&m.s.rules)
+	}
+	h := modelHarness(m)
+	h.Clock, h.Advance, h.StepWall, h.Frozen = c, c.Advance, c.StepWall, true
+	return h
+}
+
+func TestModelKeepsTheContractInBubbles(t *testing.T) {
+	RunInBubbles(t, func(t *testing.T) Harness { return modelHarness(NewModel(nil)) })
+}
+
+func TestModelKeepsTheContractOnAManualClock(t *testing.T) {
+	Run(t, func(t *testing.T) Harness { return manualHarness(nil) })
 }

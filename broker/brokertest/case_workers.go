@@ -1,0 +1,302 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// register sends the first heartbeat of a worker through a client.
+func (f *fixture) register(b broker.Broker, w broker.Worker) {
+	f.Helper()
+	_, err := b.Extend(f.ctx, broker.ExtendRequest{Worker: w, TTL: time.Minute})
+	f.must("extend", err)
+}
+
+// wantWorkers wants that a queue has the workers with these ids.
+func (f *fixture) wantWorkers(queue string, ids ...string) []broker.Worker {
+	f.Helper()
+	workers, err := f.b.Workers(f.ctx, queue)
+	f.must("workers", err)
+	var got []string
+	for _, w := range workers {
+		got = append(got, w.ID)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, ids) {
+		f.Errorf("workers of %q are %v, want %v", queue, got, ids)
+	}
+	return workers
+}
+
+var workerRules = []rule{
+	{"a worker is registered by its first heartbeat", func(f *fixture) {
+		f.wantWorkers("")
+		w := broker.Worker{ID: "w-1", Name: "mailer", Host: "h", PID: 7, Queues: []string{"a", "b"}, Tasks: []string{"t"}, Concurrency: 4, StartedAt: f.now()}
+		f.register(f.open(), w)
+		got := f.wantWorkers("", "w-1")
+		if len(got) != 1 {
+			return
+		}
+		f.wantTime("started at", got[0].StartedAt, w.StartedAt)
+		got[0].StartedAt = w.StartedAt
+		want(f, "worker", fmt.Sprintf("%+v", got[0]), fmt.Sprintf("%+v", w))
+	}},
+	{"another heartbeat replaces what is known of a worker", func(f *fixture) {
+		f.register(f.b, broker.Worker{ID: "w", Queues: []string{"a"}, Concurrency: 1})
+		f.register(f.b, broker.Worker{ID: "w", Queues: []string{"b"}, Concurrency: 2})
+		f.wantWorkers("a")
+		want(f, "concurrency", f.wantWorkers("b", "w")[0].Concurrency, 2)
+	}},
+	{"a queue has the workers that listen to it", func(f *fixture) {
+		f.register(f.b, broker.Worker{ID: "w1", Queues: []string{"a"}})
+		f.register(f.b, broker.Worker{ID: "w2", Queues: []string{"b", "a"}})
+		f.register(f.b, broker.Worker{ID: "w3"})
+		f.wantWorkers("", "w1", "w2", "w3")
+		f.wantWorkers("a", "w1", "w2", "w3")
+		f.wantWorkers("b", "w2", "w3")
+		f.wantWorkers("c", "w3")
+	}},
+	{"a worker that leaves is gone", func(f *fixture) {
+		f.register(f.b, broker.Worker{ID: "w1"})
+		f.register(f.b, broker.Worker{ID: "w2"})
+		_, err := f.b.Extend(f.ctx, broker.ExtendRequest{Worker: broker.Worker{ID: "w1"}, Leaving: true})
+		f.must("extend", err)
+		f.wantWorkers("", "w2")
+		_, err = f.b.Extend(f.ctx, broker.ExtendRequest{Worker: broker.Worker{ID: "w1"}, Leaving: true})
+		f.must("leave again", err)
+	}},
+	{"a worker is gone with its client", func(f *fixture) {
+		other := f.open()
+		f.register(other, broker.Worker{ID: "w1"})
+		f.register(f.b, broker.Worker{ID: "w2"})
+		f.must("close", other.Close())
+		f.maintain()
+		f.wantWorkers("", "w2")
+	}},
+	{"a heartbeat without an id registers nobody", func(f *fixture) {
+		l := f.leased(plain())
+		f.beat(l, time.Minute)
+		f.wantWorkers("")
+	}},
+	{"a worker shows how many leases it holds", func(f *fixture) {
+		f.addMany(5)
+		f.register(f.b, broker.Worker{ID: "w1", Leases: 99})
+		f.register(f.b, broker.Worker{ID: "w2"})
+		l := f.take(f.b, broker.ClaimRequest{Worker: "w1", Max: 3}).Leases
+		f.take(f.b, broker.ClaimRequest{Worker: "w2", Max: 1})
+		f.end(l[0], broker.Ack)
+		held := map[string]int{}
+		for _, w := range f.wantWorkers("", "w1", "w2") {
+			held[w.ID] = w.Leases
+		}
+		want(f, "held", fmt.Sprint(held), fmt.Sprint(map[string]int{"w1": 2, "w2": 1}))
+	}},
+}
+
+// wantWhy wants a reason for which a job is not running.
+func (f *fixture) wantWhy(r broker.Ref, reason string) broker.Explanation {
+	f.Helper()
+	e, err := f.b.Explain(f.ctx, r)
+	f.must("explain", err)
+	want(f, "reason", e.Reason, reason)
+	if e.Text == "" {
+		f.Errorf("no text for %s", reason)
+	}
+	return e
+}
+
+var explainRules = []rule{
+	{"a job that is not known cannot be explained", func(f *fixture) {
+		_, err := f.b.Explain(f.ctx, broker.Ref{Queue: queue, ID: broker.NewID()})
+		f.wantErr("explain", err, broker.ErrNotFound)
+	}},
+	{"a scheduled job waits until its time", func(f *fixture) {
+		ref := f.addOne(with(func(n *broker.NewJob) { n.Delay = time.Hour }))
+		f.wantTime("until", f.wantWhy(ref, broker.WhyScheduled).Until, f.now().Add(time.Hour))
+	}},
+	{"a leased job is with its worker until its lease is over", func(f *fixture) {
+		l := f.leased(plain())
+		e := f.wantWhy(l.Job.Ref(), broker.WhyLeased)
+		want(f, "worker", e.Worker, "w")
+		f.wantTime("until", e.Until, l.ExpiresAt)
+	}},
+	{"a final job does not run any more", func(f *fixture) {
+		for s, n := range everyState(f) {
+			if s.Final() {
+				f.wantWhy(broker.Ref{Queue: queue, ID: n.ID}, broker.WhyFinal)
+			}
+		}
+	}},
+	{"a job of a paused queue waits for the resume", func(f *fixture) {
+		ref := f.addOne(plain())
+		f.register(f.b, broker.Worker{ID: "w"})
+		f.command(broker.PauseQueue)
+		f.wantWhy(ref, broker.WhyPaused)
+		f.command(broker.ResumeQueue)
+		f.wantWhy(ref, broker.WhyNone)
+	}},
+	{"a job that no worker takes says so", func(f *fixture) {
+		ref := f.addOne(plain())
+		f.wantWhy(ref, broker.WhyNoWorker)
+		f.register(f.b, broker.Worker{ID: "w1", Queues: []string{"other"}})
+		f.register(f.b, broker.Worker{ID: "w2", Tasks: []string{"other"}})
+		f.wantWhy(ref, broker.WhyNoWorker)
+		f.register(f.b, broker.Worker{ID: "w3", Queues: []string{queue}, Tasks: []string{task}})
+		f.wantWhy(ref, broker.WhyNone)
+	}},
+	{"a job behind others says behind how many", func(f *fixture) {
+		f.register(f.b, broker.Worker{ID: "w"})
+		refs := f.add(queue, priorities(0, 0, 5)...)
+		want(f, "behind", f.wantWhy(refs[1], broker.WhyBehind).Behind, 2)
+		want(f, "behind", f.wantWhy(refs[0], broker.WhyBehind).Behind, 1)
+		f.wantWhy(refs[2], broker.WhyNone)
+	}},
+	{"a store that works is healthy", func(f *fixture) {
+		h, err := f.b.Health(f.ctx)
+		f.must("health", err)
+		want(f, "health", h, broker.Health{Status: broker.Healthy})
+	}},
+	{"a broker says what it is and what it keeps", func(f *fixture) {
+		c := f.b.Caps()
+		if c.Broker == "" || c.Durability == "" || c.MaxBatch < 1 || c.MaxBytes < 1 || c.MaxBytes > broker.MaxCallBytes || c.Retry < 0 {
+			f.Errorf("caps %+v", c)
+		}
+		want(f, "caps of another client", f.open().Caps(), c)
+	}},
+	{"a repeated call is recognised where a reply can be lost", func(f *fixture) {
+		if f.b.Caps().Retry == 0 {
+			f.Skipf("no reply of this broker can be lost")
+		}
+		c, jobs := broker.NewCall(), []broker.NewJob{{Task: task}}
+		first, err := f.b.Enqueue(f.ctx, c, queue, jobs)
+		f.must("enqueue", err)
+		again, err := f.b.Enqueue(f.ctx, c, queue, jobs)
+		f.must("enqueue", err)
+		want(f, "repeat of an enqueue", again[0], first[0])
+		r := broker.ClaimRequest{Max: 1, Worker: "w"}
+		c = broker.NewCall()
+		a, err := f.b.Claim(f.ctx, c, r)
+		f.must("claim", err)
+		b, err := f.b.(*watched).Broker.Claim(f.ctx, c, r)
+		f.must("claim", err)
+		want(f, "leases of the repeat", len(b.Leases), 1)
+		want(f, "token of the repeat", b.Leases[0].Token, a.Leases[0].Token)
+	}},
+}
+
+// wantEvent wants the next event to be this one. It waits for some seconds.
+func (f *fixture) wantEvent(events <-chan broker.Event, r broker.Ref, s broker.State, reason string) {
+	f.Helper()
+	select {
+	case e, ok := <-events:
+		if !ok {
+			f.Fatalf("the events have ended")
+		}
+		want(f, "job of the event", broker.Ref{Queue: e.Queue, ID: e.ID}, r)
+		want(f, "state of the event", e.State, s)
+		want(f, "reason of the event", e.Reason, reason)
+		if e.At.IsZero() {
+			f.Errorf("an event without a time: %+v", e)
+		}
+	case <-time.After(10 * time.Second):
+		f.Fatalf("no event of %v %q", s, reason)
+	}
+}
+
+func (f *fixture) watch(filter broker.Filter) <-chan broker.Event {
+	f.Helper()
+	events, err := f.b.Watch(f.ctx, filter)
+	f.must("watch", err)
+	return events
+}
+
+var watchRules = []rule{
+	{"a watch tells of every change, whoever makes it", func(f *fixture) {
+		events := f.watch(broker.Filter{Queue: queue})
+		f.b = f.open()
+		ref := f.addOne(plain())
+		f.wantEvent(events, ref, broker.Ready, "")
+		l := f.one()
+		f.wantEvent(events, ref, broker.Leased, "")
+		f.settle(l, broker.Settlement{Kind: broker.Nack, Delay: time.Hour})
+		f.wantEvent(events, ref, broker.Scheduled, broker.ReasonRetry)
+		f.command(broker.CancelJobs)
+		f.wantEvent(events, ref, broker.Cancelled, broker.ReasonCancelled)
+		f.command(broker.RequeueJobs)
+		f.wantEvent(events, ref, broker.Ready, broker.ReasonRequeued)
+		l = f.one()
+		f.wantEvent(events, ref, broker.Leased, "")
+		f.command(broker.CancelJobs)
+		f.wantEvent(events, ref, broker.Leased, broker.ReasonCancelAsked)
+		f.end(l, broker.Ack)
+		f.wantEvent(events, ref, broker.Done, broker.ReasonAcked)
+	}},
+	{"a watch tells of expiries", func(f *fixture) {
+		ref := f.addOne(plain())
+		f.take(f.b, broker.ClaimRequest{TTL: tick})
+		events := f.watch(broker.Filter{Queue: queue})
+		f.pass(tick)
+		f.wantEvent(events, ref, broker.Ready, broker.ReasonExpired)
+	}},
+	{"a watch tells of what its filter chooses", func(f *fixture) {
+		a := with(func(n *broker.NewJob) { n.Task, n.Tenant, n.Group = "a", "x", "g" })
+		b := plain()
+		ra, rb := broker.Ref{Queue: queue, ID: a.ID}, broker.Ref{Queue: queue, ID: b.ID}
+		all := f.watch(broker.Filter{})
+		byTask, byTenant := f.watch(broker.Filter{Task: "a"}), f.watch(broker.Filter{Tenant: "x"})
+		byGroup, byID := f.watch(broker.Filter{Group: "g"}), f.watch(broker.Filter{Queue: queue, IDs: []broker.ID{b.ID}})
+		byState, other := f.watch(broker.Filter{States: []broker.State{broker.Leased}}), f.watch(broker.Filter{Queue: "other"})
+		f.add(queue, b, a)
+		rc := f.add("other", plain())[0]
+		f.one()
+		f.wantEvent(all, rb, broker.Ready, "")
+		f.wantEvent(byTask, ra, broker.Ready, "")
+		f.wantEvent(byTenant, ra, broker.Ready, "")
+		f.wantEvent(byGroup, ra, broker.Ready, "")
+		f.wantEvent(byID, rb, broker.Ready, "")
+		f.wantEvent(byID, rb, broker.Leased, "")
+		f.wantEvent(byState, rb, broker.Leased, "")
+		f.wantEvent(other, rc, broker.Ready, "")
+	}},
+	{"a watch ends with its context", func(f *fixture) {
+		ctx, cancel := context.WithCancel(f.ctx)
+		events, err := f.b.Watch(ctx, broker.Filter{})
+		f.must("watch", err)
+		cancel()
+		f.wantClosed(events)
+	}},
+	{"a watch ends with its client", func(f *fixture) {
+		other := f.open()
+		events, err := other.Watch(f.ctx, broker.Filter{})
+		f.must("watch", err)
+		f.must("close", other.Close())
+		f.wantClosed(events)
+	}},
+	{"a reader who reads nothing holds up nobody", func(f *fixture) {
+		f.watch(broker.Filter{})
+		for range 5 {
+			f.addMany(200)
+		}
+		want(f, "ready", f.count(queue, task).Ready, 1000)
+	}},
+}
+
+// wantClosed wants that the events end.
+func (f *fixture) wantClosed(events <-chan broker.Event) {
+	f.Helper()
+	timeout := time.After(10 * time.Second)
+	for {
+		select {
+		case _, ok := <-events:
+			if !ok {
+				return
+			}
+		case <-timeout:
+			f.Fatalf("the events do not end")
+		}
+	}
+}

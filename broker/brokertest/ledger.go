@@ -1,0 +1,139 @@
+package brokertest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// ledger sees every claim and settlement that the clients of a case make, and
+// fails the case when they cannot all be right: a token that did not grow, two
+// valid leases of one job, a second end. Safe for concurrent use.
+type ledger struct {
+	f    *fixture
+	mu   sync.Mutex
+	jobs map[broker.Ref]*record
+}
+
+// record is what the ledger knows of one job.
+type record struct {
+	token   broker.Token // the largest so far
+	expires time.Time    // of that lease; zero when it is (being) settled
+	by      *watched     // whose end ends it; nil for a remote one
+	done    broker.Token // the token whose ack was accepted
+}
+
+func newLedger(f *fixture) *ledger { return &ledger{f: f, jobs: map[broker.Ref]*record{}} }
+
+// watched is a client whose calls the ledger sees.
+type watched struct {
+	broker.Broker
+	log *ledger
+}
+
+func (l *ledger) watch(b broker.Broker) *watched { return &watched{b, l} }
+
+func (l *ledger) record(r broker.Ref) *record {
+	if l.jobs[r] == nil {
+		l.jobs[r] = &record{}
+	}
+	return l.jobs[r]
+}
+
+// Enqueue forgets the end of a job whose id is taken again.
+func (w *watched) Enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
+	answers, err := w.Broker.Enqueue(ctx, c, queue, jobs)
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	for _, a := range answers {
+		if ref := (broker.Ref{Queue: queue, ID: a.ID}); !a.Existing && w.log.record(ref).done != 0 {
+			w.log.jobs[ref] = &record{}
+		}
+	}
+	return answers, err
+}
+
+// Claim checks each lease against what came before.
+func (w *watched) Claim(ctx context.Context, c broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
+	got, err := w.Broker.Claim(ctx, c, r)
+	l := w.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lease := range got.Leases {
+		ref := lease.Job.Ref()
+		old := l.record(ref)
+		switch {
+		case lease.Token <= old.token:
+			l.f.Errorf("%v: token %v is not larger than the last, %v", ref, lease.Token, old.token)
+		case lease.Token>>53 != 0:
+			l.f.Errorf("%v: token %v is not below 2^53", ref, lease.Token)
+		case old.done != 0:
+			l.f.Errorf("%v: claimed after its ack with token %v was accepted", ref, old.done)
+		case l.f.h.StepWall == nil && l.f.now().Before(old.expires.Add(-time.Millisecond)):
+			l.f.Errorf("%v: claimed while token %v is valid until %v", ref, old.token, old.expires)
+		}
+		next := &record{token: lease.Token, expires: lease.ExpiresAt}
+		if !r.Remote {
+			next.by = w
+		}
+		l.jobs[ref] = next
+	}
+	return got, err
+}
+
+// Extend follows the leases' deadlines.
+func (w *watched) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.Beat, error) {
+	beats, err := w.Broker.Extend(ctx, r)
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	for i, beat := range beats {
+		old := w.log.record(r.Leases[i].Ref)
+		if beat.Status != broker.Lost && old.token == r.Leases[i].Token {
+			old.expires = beat.ExpiresAt
+		}
+	}
+	return beats, err
+}
+
+// Settle checks that no job is finished by two leases.
+func (w *watched) Settle(ctx context.Context, c broker.Call, s []broker.Settlement) ([]broker.Settled, error) {
+	l := w.log
+	l.mu.Lock()
+	for _, t := range s {
+		if r := l.record(t.Ref); r.token == t.Token {
+			r.expires = time.Time{} // from now on, another claim can be right
+		}
+	}
+	l.mu.Unlock()
+	answers, err := w.Broker.Settle(ctx, c, s)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, a := range answers {
+		r := l.record(s[i].Ref)
+		switch {
+		case a.Err != nil:
+		case r.done != 0 && (r.done != s[i].Token || s[i].Kind != broker.Ack):
+			l.f.Errorf("%v: %v with token %v was accepted after the ack with token %v", s[i].Ref, s[i].Kind, s[i].Token, r.done)
+		case s[i].Token < r.token:
+			l.f.Errorf("%v: %v with the stale token %v was accepted, the last is %v", s[i].Ref, s[i].Kind, s[i].Token, r.token)
+		case s[i].Kind == broker.Ack:
+			r.done = s[i].Token
+		}
+	}
+	return answers, err
+}
+
+// Close ends the leases of this client.
+func (w *watched) Close() error {
+	l := w.log
+	l.mu.Lock()
+	for _, r := range l.jobs {
+		if r.by == w {
+			r.expires = time.Time{}
+		}
+	}
+	l.mu.Unlock()
+	return w.Broker.Close()
+}
