@@ -18,8 +18,8 @@ type recorder struct {
 	skipped  bool
 }
 
-// record runs do with a recorder, and then its cleanups. It returns what failed.
-func record(t testing.TB, do func(t testing.TB)) (failures []string, skipped bool) {
+// recorded runs do with a recorder, and then its cleanups. It returns what failed.
+func recorded(t testing.TB, do func(t testing.TB)) (failures []string, skipped bool) {
 	r := &recorder{TB: t}
 	async(func() { do(r) })()
 	for len(r.cleanups) > 0 {
