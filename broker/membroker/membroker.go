@@ -37,7 +37,7 @@ var _ broker.Broker = (*Broker)(nil)
 // New returns an empty store.
 func New(Config) *Broker {
 	b := &Broker{chunks: map[uint32][]byte{}, next: 1, born: time.Now(), closed: make(chan struct{})}
-	b.s = jobstate.New(b.hub.Changed, func(file uint32) { delete(b.chunks, file) })
+	b.s = jobstate.New(func(c jobstate.Change) { b.hub.Changed(c) }, func(file uint32) { delete(b.chunks, file) })
 	b.commit(func(jobstate.Now) { b.s.OpenEpoch(&b.w, 1, "", [16]byte{}, 0) })
 	return b
 }

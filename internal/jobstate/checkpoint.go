@@ -13,7 +13,7 @@ import (
 
 // The format of a checkpoint (part of the format; little-endian):
 //
-//	uint32 version, epoch; 16 bytes boot; int64 offset; uint64 seq; int64 lastPlace
+//	uint32 version, epoch; 16 bytes boot; int64 offset; uint64 seq; int64 lastPlace, clock
 //	strings  uint32 n × (uint32 length, bytes); everything below names them by number
 //	queues   uint32 n × (name, uint8 paused, uint32 n × (task, 8 × int64 totals))
 //	jobs     uint32 n × entry of entryBytes, by queue and seq
@@ -79,6 +79,7 @@ func (s *State) Encode(w io.Writer) error {
 	head.i64(s.offset)
 	head.u64(s.seq)
 	head.i64(s.lastPlace)
+	head.i64(s.clock)
 	head.u32(uint32(len(body.list)))
 	for _, t := range body.list {
 		head.u32(uint32(len(t)))
@@ -264,4 +265,64 @@ func (s *State) encodeMembers(e *encoder) {
 func totals(t *task) [8]*int64 {
 	n := &t.totals
 	return [8]*int64{&n.Enqueued, &n.Claimed, &n.Acked, &n.Failed, &n.Expired, &n.Died, &n.Cancelled, &n.Deleted}
+}
+
+// Digest is a summary of what is kept, the same in every handle at the same
+// place of the log, however far its clock is.
+func (s *State) Digest() []byte {
+	var n [6]int64
+	for _, q := range s.queues {
+		for _, t := range q.order {
+			n[0] += t.n[broker.Scheduled] + t.n[broker.Ready]
+			n[1] += t.n[broker.Leased]
+			n[2] += t.n[broker.Done] + t.n[broker.Dead] + t.n[broker.Cancelled]
+			n[3] += t.totals.Claimed
+			n[4] += t.totals.Acked + t.totals.Died + t.totals.Cancelled
+		}
+	}
+	n[5] = int64(s.seq)
+	var b []byte
+	for _, v := range n {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	return b
+}
+
+// Clock is the broker's time of the last frame; the clock never goes back
+// behind it.
+func (s *State) Clock() int64 { return s.clock }
+
+// Wrote says that the frame of w is stored. It stands for what Apply does at
+// the end of a frame.
+func (s *State) Wrote(w *Writer) { s.clock = max(s.clock, w.base) }
+
+// Adopt takes over where bytes lie from another state of the same store, for
+// those in files that are gone.
+func (s *State) Adopt(other *State, gone func(file uint32) bool) {
+	for name, q := range s.queues {
+		oq := other.queues[name]
+		if oq == nil {
+			continue
+		}
+		for id, j := range q.jobs {
+			if o := oq.jobs[id]; o != nil {
+				s.adopt(j, o, gone)
+			}
+		}
+	}
+}
+
+func (s *State) adopt(j, o *job, gone func(file uint32) bool) {
+	take := func(mine *Loc, theirs Loc) {
+		if !mine.Zero() && gone(mine.File) && theirs.Sum == mine.Sum && theirs.Len == mine.Len {
+			s.uses.add(theirs)
+			s.uses.drop(*mine)
+			*mine = theirs
+		}
+	}
+	take(&j.body, o.body)
+	if j.ext != nil && o.ext != nil {
+		take(&j.ext.result, o.ext.result)
+		take(&j.ext.err, o.ext.err)
+	}
 }

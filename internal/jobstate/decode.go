@@ -75,7 +75,7 @@ func (s *State) Decode(r io.Reader) error {
 		d.fail(fmt.Sprintf("version %d, this program reads %d", v, checkpointVersion))
 	}
 	s.epoch, s.boot, s.offset = d.u32(), d.b16(), d.i64()
-	s.seq, s.lastPlace = d.u64(), d.i64()
+	s.seq, s.lastPlace, s.clock = d.u64(), d.i64(), d.i64()
 	for n := d.u32(); n > 0 && d.err == nil; n-- {
 		d.strs = append(d.strs, d.text())
 	}

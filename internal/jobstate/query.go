@@ -179,5 +179,13 @@ func (s *State) NextDue(now Now, queue string) time.Duration {
 	return next
 }
 
+// Len returns the number of jobs of all queues.
+func (s *State) Len() (n int) {
+	for _, q := range s.queues {
+		n += len(q.jobs)
+	}
+	return n
+}
+
 // Paused reports whether claims from a queue are stopped.
 func (s *State) Paused(queue string) bool { q := s.queues[queue]; return q != nil && q.paused }

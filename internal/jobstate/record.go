@@ -36,6 +36,7 @@ func (s *State) Apply(body []byte, file uint32, at int64) error {
 	for {
 		t, ok := r.next()
 		if !ok {
+			s.clock = max(s.clock, r.base)
 			return r.err
 		}
 		if err := s.applyRecord(t, r); err != nil {

@@ -97,6 +97,16 @@ func (s *State) Members() []string {
 // Knows reports whether a handle's end has something to end.
 func (s *State) Knows(member string) bool { return s.members[member] != nil }
 
+// Registered reports whether a worker is registered through a handle.
+func (s *State) Registered(member string) bool {
+	for _, wk := range s.workers {
+		if wk.member != nil && wk.member.name == member {
+			return true
+		}
+	}
+	return false
+}
+
 // Gone records that a handle ended: its leases expire and its workers leave.
 func (s *State) Gone(w *Writer, name string) {
 	m := s.members[name]

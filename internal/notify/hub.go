@@ -28,14 +28,15 @@ type Claim struct {
 	idle   bool
 }
 
-// Changed passes a change on to those whom it concerns.
-func (h *Hub) Changed(c jobstate.Change) {
+// Changed passes a change on to those whom it concerns, and says whether an
+// idle claim was woken for it.
+func (h *Hub) Changed(c jobstate.Change) (woken bool) {
 	if len(h.idle) > 0 {
 		switch {
 		case c.ID.IsZero():
 			h.WakeQueue(c.Queue)
 		case c.State == broker.Ready || c.State == broker.Scheduled:
-			h.wakeOne(c)
+			woken = h.wakeOne(c)
 		}
 	}
 	if c.State.Final() && len(h.awaits) > 0 {
@@ -47,6 +48,7 @@ func (h *Hub) Changed(c jobstate.Change) {
 	for w := range h.watchers {
 		w.offer(c)
 	}
+	return woken
 }
 
 func poke(ch chan<- struct{}) {
@@ -78,24 +80,20 @@ func (h *Hub) Done(c *Claim) {
 	}
 }
 
-// AnyIdle reports whether a claim waits for a job of the queue and task.
-func (h *Hub) AnyIdle(queue, task string) bool {
-	return slices.ContainsFunc(h.idle, func(c *Claim) bool { return c.wants(queue, task) })
-}
-
 // Idles returns the number of idle claims.
 func (h *Hub) Idles() int { return len(h.idle) }
 
 // wakeOne wakes one idle claim that wants the hint's queue and task.
-func (h *Hub) wakeOne(hint jobstate.Change) {
+func (h *Hub) wakeOne(hint jobstate.Change) bool {
 	for i, c := range h.idle {
 		if c.wants(hint.Queue, hint.Task) {
 			h.idle = slices.Delete(h.idle, i, i+1)
 			c.idle, c.hint = false, hint
 			poke(c.C)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // WakeQueue wakes all idle claims that listen to a queue.

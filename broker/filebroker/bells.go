@@ -1,0 +1,392 @@
+package filebroker
+
+import (
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
+	"github.com/spoolq/spool/internal/vfs"
+)
+
+// A handle that waits says so in a slot of the shared page, and who changes
+// something for it rings its bell: writes a byte to its bell file, which it
+// watches. All of this is hints; a slow poll stands behind them.
+
+// Words of a slot. Slots fill the second half of CONTROL.
+const (
+	slotMember = iota // the handle's name as a number; 0: free
+	slotIdle          // idleBits: claims that wait
+	slotAwait         // not 0: jobs are awaited, or events watched
+	_                 // room
+	slotWords
+)
+
+const (
+	idleWorkers uint64 = 1 << iota // claims of registered workers wait
+	idleOthers                     // claims of callers that are not registered wait
+)
+
+// bells is this handle's bell, and what it needs to ring those of others.
+type bells struct {
+	file  vfs.File
+	watch vfs.Watcher // nil: this system has none, poll
+	quit  chan struct{}
+	once  sync.Once
+
+	mu    sync.Mutex
+	known map[string]vfs.File // bell files of others
+}
+
+// ringing is what a commit has to ring for; guarded by mu.
+type ringing struct {
+	on     bool // this handle decides; what it replays others rang for
+	jobs   []claimable
+	finals bool // a job ended, or is to be cancelled
+}
+
+// claimable counts jobs that a commit made claimable and nobody here waits for.
+type claimable struct {
+	queue, task string
+	n           int
+}
+
+// changed is told of every change of a job; mu is held.
+func (b *Broker) changed(c jobstate.Change) {
+	woken := b.hub.Changed(c)
+	if !b.ring.on {
+		return
+	}
+	switch {
+	case c.ID.IsZero(): // a queue was resumed
+		b.ring.jobs = append(b.ring.jobs, claimable{c.Queue, "", 1 << 20})
+	case c.State.Final() || c.Asked:
+		b.ring.finals = true
+	case woken || c.State == broker.Leased:
+	default:
+		b.ring.add(c.Queue, c.Task)
+	}
+}
+
+func (r *ringing) add(queue, task string) {
+	for i := range r.jobs {
+		if k := &r.jobs[i]; k.queue == queue && k.task == task {
+			k.n++
+			return
+		}
+	}
+	r.jobs = append(r.jobs, claimable{queue, task, 1})
+}
+
+// take returns and clears what is to be rung for.
+func (r *ringing) take() ringing {
+	if len(r.jobs) == 0 && !r.finals {
+		return ringing{}
+	}
+	taken := *r
+	r.jobs, r.finals = nil, false
+	return taken
+}
+
+func slotName(member string) uint64 {
+	b, err := hex.DecodeString(member)
+	if err != nil || len(b) != 8 {
+		return 0
+	}
+	var v uint64
+	for _, c := range b {
+		v = v<<8 | uint64(c)
+	}
+	return v
+}
+
+// slot returns the words of a handle's slot, nil when it has none. With take,
+// a free one or that of a dead handle is taken; LOCK is held then.
+func (b *Broker) slot(member string, take bool) []uint64 {
+	words, name := b.log.Shared(), slotName(member)
+	for i := 0; i+slotWords <= len(words); i += slotWords {
+		if atomic.LoadUint64(&words[i]) == name {
+			return words[i : i+slotWords]
+		}
+	}
+	if !take {
+		return nil
+	}
+	for i := 0; i+slotWords <= len(words); i += slotWords {
+		owner := atomic.LoadUint64(&words[i+slotMember])
+		var raw [8]byte
+		for k := range raw {
+			raw[k] = byte(owner >> (56 - 8*k))
+		}
+		if owner == 0 || !b.alive(hex.EncodeToString(raw[:])) {
+			atomic.StoreUint64(&words[i+slotIdle], 0)
+			atomic.StoreUint64(&words[i+slotAwait], 0)
+			atomic.StoreUint64(&words[i+slotMember], name)
+			return words[i : i+slotWords]
+		}
+	}
+	return nil
+}
+
+// setIdle says in the shared page that claims of this handle wait. LOCK is
+// held, and the state shows that there is nothing for them: whoever changes
+// that comes later, and sees it.
+func (b *Broker) setIdle(bits uint64) {
+	if s := b.slot(b.member.name, true); s != nil {
+		atomic.OrUint64(&s[slotIdle], bits)
+	}
+}
+
+// setAwait says whether this handle waits for jobs to end.
+func (b *Broker) setAwait() {
+	if s := b.slot(b.member.name, false); s != nil {
+		var v uint64
+		if b.hub.Awaiting() {
+			v = 1
+		}
+		atomic.StoreUint64(&s[slotAwait], v)
+	}
+}
+
+// create makes the bell file and watches it, and the directory for the end of
+// other handles; LOCK is held.
+func (l *bells) create(b *Broker) (err error) {
+	l.quit, l.known = make(chan struct{}), map[string]vfs.File{}
+	path := b.alivePath(b.member.name + bellSuffix)
+	if l.file, err = b.sys.Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL); err != nil {
+		return err
+	}
+	b.slot(b.member.name, true)
+	w, err := b.sys.Watch()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	if err == nil {
+		err = errors.Join(w.File(path), w.Dir(filepath.Join(b.dir, "alive")))
+		if err != nil {
+			err = errors.Join(err, w.Close())
+		}
+	}
+	if err != nil {
+		b.slg.Warn("no notice of changes by other processes: polling", "error", err)
+		return nil
+	}
+	l.watch = w
+	return nil
+}
+
+// run answers the bell until the handle is closed.
+func (l *bells) run(b *Broker) {
+	if l.watch == nil {
+		l.poll(b)
+		return
+	}
+	for {
+		e, err := l.watch.Next()
+		if err != nil {
+			select {
+			case <-l.quit:
+			default:
+				b.slg.Warn("no more notice of changes by other processes: polling", "error", err)
+				l.poll(b)
+			}
+			return
+		}
+		switch {
+		case e.Closed && isMember(e.Name):
+			b.report("settle the leases of a handle that ended", b.settleDead([]string{e.Name}))
+		case e.Closed:
+		default:
+			b.answer()
+		}
+	}
+}
+
+// pollEvery is how often a handle without a watch looks.
+const pollEvery = 20 * time.Millisecond
+
+func (l *bells) poll(b *Broker) {
+	t := time.NewTicker(pollEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-l.quit:
+			return
+		case <-t.C:
+			b.answer()
+		}
+	}
+}
+
+// answer takes in what others wrote. The idle mark is set again before the
+// log is read, so that a change in between rings again.
+func (b *Broker) answer() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.slot(b.member.name, false); s != nil {
+		bits := b.idleBits()
+		atomic.StoreUint64(&s[slotIdle], bits)
+		b.readForwardLocked()
+		if bits != 0 && b.hub.Idles() == 0 {
+			atomic.StoreUint64(&s[slotIdle], 0)
+		}
+		return
+	}
+	b.readForwardLocked()
+}
+
+// idleBits says which claims of this handle wait; mu is held.
+func (b *Broker) idleBits() uint64 {
+	if b.hub.Idles() == 0 {
+		return 0
+	}
+	return idleWorkers | idleOthers
+}
+
+func (b *Broker) report(what string, err error) {
+	if err != nil && !errors.Is(err, broker.ErrClosed) {
+		b.slg.Warn(what, "error", err)
+	}
+}
+
+// targets chooses whom to ring for what a commit did; mu is held.
+func (b *Broker) targets(r ringing) (names []string) {
+	words := b.log.Shared()
+	idle, waiting := 0, false
+	for i := 0; i+slotWords <= len(words); i += slotWords {
+		if m := atomic.LoadUint64(&words[i]); m != 0 && m != slotName(b.member.name) {
+			if atomic.LoadUint64(&words[i+slotIdle]) != 0 {
+				idle++
+			}
+			if r.finals && atomic.LoadUint64(&words[i+slotAwait]) != 0 {
+				waiting = true
+				names = append(names, nameOf(m))
+			}
+		}
+	}
+	if idle == 0 && !waiting {
+		return names
+	}
+	for _, k := range r.jobs {
+		names = b.targetsOf(k, names)
+	}
+	return names
+}
+
+func nameOf(slot uint64) string {
+	var raw [8]byte
+	for k := range raw {
+		raw[k] = byte(slot >> (56 - 8*k))
+	}
+	return hex.EncodeToString(raw[:])
+}
+
+// targetsOf adds at most one idle handle per claimable job: one whose worker
+// listens to it, or one whose claims are not a registered worker's.
+func (b *Broker) targetsOf(k claimable, names []string) []string {
+	left := k.n
+	ring := func(member string, bits uint64) bool {
+		s := b.slot(member, false)
+		if s == nil || member == b.member.name || atomic.LoadUint64(&s[slotIdle])&bits == 0 {
+			return false
+		}
+		atomic.StoreUint64(&s[slotIdle], 0)
+		if !slices.Contains(names, member) {
+			names = append(names, member)
+		}
+		left--
+		return true
+	}
+	if k.task == "" { // the whole queue
+		for i := 0; i+slotWords <= len(b.log.Shared()); i += slotWords {
+			if m := atomic.LoadUint64(&b.log.Shared()[i]); m != 0 {
+				ring(nameOf(m), idleWorkers|idleOthers)
+			}
+		}
+		return names
+	}
+	b.s.Listeners(k.queue, k.task, func(l jobstate.Listener) bool {
+		if l.Member != "" {
+			ring(l.Member, idleWorkers)
+		}
+		return left > 0
+	})
+	words := b.log.Shared()
+	for i := 0; i+slotWords <= len(words) && left > 0; i += slotWords {
+		if m := atomic.LoadUint64(&words[i]); m != 0 && atomic.LoadUint64(&words[i+slotIdle])&idleOthers != 0 && !b.s.Registered(nameOf(m)) {
+			ring(nameOf(m), idleOthers)
+		}
+	}
+	return names
+}
+
+// ring rings the bells of handles. Bell files stay open: opening and closing
+// one for each ring would look like the end of a handle.
+func (l *bells) ring(b *Broker, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range names {
+		f := l.known[name]
+		if f == nil {
+			var err error
+			if f, err = b.sys.Open(b.alivePath(name+bellSuffix), os.O_RDWR); err != nil {
+				continue // it has just ended
+			}
+			l.known[name] = f
+		}
+		if _, err := f.WriteAt([]byte{1}, 0); err != nil {
+			delete(l.known, name)
+			b.report("close a bell", f.Close())
+		}
+	}
+	if len(l.known) > 64 {
+		for name, f := range l.known {
+			delete(l.known, name)
+			b.report("close a bell", f.Close())
+		}
+	}
+}
+
+// free gives the slot back; LOCK is held.
+func (l *bells) free(b *Broker) {
+	if s := b.slot(b.member.name, false); s != nil {
+		for i := range s {
+			atomic.StoreUint64(&s[len(s)-1-i], 0)
+		}
+	}
+}
+
+// stop ends run.
+func (l *bells) stop() {
+	l.once.Do(func() {
+		close(l.quit)
+		if l.watch != nil {
+			if err := l.watch.Close(); err != nil {
+				return // run ends by its next error or never started
+			}
+		}
+	})
+}
+
+// close closes every file.
+func (l *bells) close() (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.known {
+		err = errors.Join(err, f.Close())
+	}
+	clear(l.known)
+	if l.file != nil {
+		err = errors.Join(err, l.file.Close())
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+package filebroker
+
+import (
+	"context"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
+	"github.com/spoolq/spool/internal/journal"
+)
+
+// noContext is for what the broker does on its own.
+var noContext = context.Background()
+
+// recordBytes is about what a job's record takes beside its payload.
+const recordBytes = 160
+
+// Enqueue implements broker.Broker.
+func (b *Broker) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs []broker.NewJob) (answers []broker.Enqueued, err error) {
+	size := 0
+	for i := range jobs {
+		size += jobs[i].Size() + recordBytes
+	}
+	o := &op{size: size, class: journal.Enqueue}
+	o.decide = func(now jobstate.Now) { answers, o.err = b.s.Enqueue(&b.w, now, queue, jobs) }
+	if err := b.do(ctx, o); err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// Settle implements broker.Broker.
+func (b *Broker) Settle(ctx context.Context, _ broker.Call, list []broker.Settlement) ([]broker.Settled, error) {
+	if err := jobstate.CheckSettle(list); err != nil {
+		return nil, err
+	}
+	size := 0
+	for i := range list {
+		size += recordBytes/2 + len(list[i].Result) + min(len(list[i].Error), broker.MaxErrorBytes)
+		for k := range list[i].FollowUps {
+			size += list[i].FollowUps[k].Job.Size() + recordBytes
+		}
+	}
+	answers := make([]broker.Settled, len(list))
+	err := b.do(ctx, &op{size: size, class: journal.Settle, decide: func(now jobstate.Now) {
+		for i := range list {
+			answers[i] = b.s.Settle(&b.w, now, &list[i])
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// Extend implements broker.Broker.
+func (b *Broker) Extend(ctx context.Context, r broker.ExtendRequest) (beats []broker.Beat, err error) {
+	if r.TTL <= 0 {
+		r.TTL = broker.DefaultLeaseTTL
+	}
+	size := 256
+	for i := range r.Leases {
+		size += 32
+		for _, line := range r.Leases[i].Log {
+			size += len(line)
+		}
+	}
+	err = b.do(ctx, &op{size: size, class: journal.Settle, free: true, decide: func(now jobstate.Now) {
+		switch {
+		case r.Worker.ID != "" && r.Leaving:
+			b.s.Leave(&b.w, r.Worker.ID)
+		case r.Worker.ID != "":
+			b.s.Register(&b.w, r.Worker, b.member.name)
+		}
+		beats = b.s.Extend(&b.w, now, r.TTL, r.Leases)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return beats, nil
+}
+
+// Apply implements broker.Broker. The jobs are chosen before the commit, which
+// looks again whether they can still be changed.
+func (b *Broker) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (step broker.Step, err error) {
+	if err := jobstate.CheckCommand(&cmd); err != nil {
+		return step, err
+	}
+	if err := b.begin(ctx); err != nil {
+		return step, err
+	}
+	var ids []broker.ID
+	if cmd.Kind != broker.PauseQueue && cmd.Kind != broker.ResumeQueue {
+		b.mu.Lock()
+		b.readForwardLocked()
+		found, next, err := b.s.Candidates(b.now(), &cmd)
+		b.mu.Unlock()
+		if err != nil {
+			return step, err
+		}
+		step.Cursor = next
+		for i := range found {
+			if jobstate.ErrorMatches(&found[i], cmd.Filter.ErrorContains, b.read) {
+				ids = append(ids, found[i].Job.ID)
+			}
+		}
+		if len(ids) == 0 {
+			return step, b.ensure()
+		}
+	}
+	err = b.do(ctx, &op{size: recordBytes * (1 + len(ids)), class: journal.Settle, decide: func(now jobstate.Now) {
+		step.Changed = b.s.Command(&b.w, now, &cmd, ids)
+	}})
+	return step, err
+}
+
+// Maintain implements broker.Broker.
+func (b *Broker) Maintain(ctx context.Context) (after time.Duration, err error) {
+	if err := b.begin(ctx); err != nil {
+		return 0, err
+	}
+	const rest = 10 * time.Second
+	if wait := b.untilDue(); wait > 0 {
+		return min(wait, rest), b.compactIfDue(ctx)
+	}
+	more := false
+	err = b.do(ctx, &op{size: 1000 * recordBytes, class: journal.Settle, free: true, decide: func(now jobstate.Now) {
+		more = b.s.Upkeep(&b.w, now, 1000)
+	}})
+	if more || err != nil {
+		return 0, err
+	}
+	return min(b.untilDue(), rest), nil
+}
+
+// untilDue is how long until something expires.
+func (b *Broker) untilDue() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readForwardLocked()
+	due := b.s.Due()
+	if due == 0 {
+		return time.Hour
+	}
+	return max(0, time.Duration(due-b.now().Steady)+1)
+}

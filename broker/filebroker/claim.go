@@ -1,0 +1,171 @@
+package filebroker
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
+	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/notify"
+)
+
+// slowPoll is how often a waiting claim looks although nobody woke it, give or
+// take a half: a wake-up is only a hint.
+const slowPoll = 3 * time.Second
+
+// Claim implements broker.Broker.
+func (b *Broker) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
+	if err := jobstate.CheckClaim(&r); err != nil {
+		return broker.Claimed{}, err
+	}
+	deadline := time.Now().Add(r.Wait)
+	for {
+		wait := time.Until(deadline)
+		got, idle, err := b.claimOnce(ctx, &r, wait > 0)
+		if err != nil || idle == nil {
+			return got, err
+		}
+		wait = min(wait, slowPoll/2+rand.N(slowPoll))
+		if got.NextDue > 0 {
+			wait = min(wait, got.NextDue)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-idle.C:
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-b.closed:
+		}
+		timer.Stop()
+		b.mu.Lock()
+		b.hub.Done(idle)
+		b.mu.Unlock()
+	}
+}
+
+// claimOnce tries once. When there is nothing to take and the caller will
+// wait, it is registered as idle in the same commit.
+func (b *Broker) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait bool) (got broker.Claimed, idle *notify.Claim, err error) {
+	member := b.member.name
+	if r.Remote {
+		member = ""
+	}
+	var tickets []jobstate.Ticket
+	o := &op{size: 64 + 32*r.Max, class: journal.Settle, claims: true, free: true, decide: func(now jobstate.Now) {
+		tickets, got.More = b.s.ClaimAny(&b.w, now, r, member)
+		got.NextDue = b.s.NextDueAny(now, r.Queues)
+		if len(tickets) == 0 && wait {
+			idle = b.hub.Idle(r.Queues, r.Tasks)
+			b.setIdle(idleOthers | idleWorkers)
+		}
+	}}
+	if err := b.do(ctx, o); err != nil {
+		if idle != nil {
+			b.mu.Lock()
+			b.hub.Done(idle)
+			b.mu.Unlock()
+		}
+		return broker.Claimed{}, nil, err
+	}
+	got.Leases = make([]broker.Lease, 0, len(tickets))
+	return got, idle, b.hand(&got, tickets)
+}
+
+// hand fills in what the state does not hold. A job whose payload is damaged
+// is made dead and not handed out.
+func (b *Broker) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
+	read := b.reader(tickets)
+	for i := range tickets {
+		t := &tickets[i]
+		err := t.Fill(read)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = b.refill(t)
+		}
+		switch {
+		case errors.Is(err, errDamaged):
+			b.slg.Error("a payload no longer matches its checksum; its job is dead now", "queue", t.Job.Queue, "id", t.Job.ID, "error", err)
+			if err := b.do(noContext, &op{size: recordBytes, class: journal.Settle, decide: func(jobstate.Now) {
+				b.s.Damaged(&b.w, t.Job.Ref(), t.Job.Token)
+			}}); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err // the leases end by themselves
+		}
+		got.Leases = append(got.Leases, broker.Lease{Job: t.Job, Token: t.Job.Token, ExpiresAt: t.Job.LeaseExpiresAt})
+	}
+	return nil
+}
+
+// refill reads a job again whose bytes were moved by a compaction.
+func (b *Broker) refill(t *jobstate.Ticket) error {
+	b.mu.Lock()
+	b.readForwardLocked()
+	again, ok := b.s.Get(b.now(), t.Job.Ref())
+	b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	t.Body, t.Err, t.Result = again.Body, again.Err, again.Result
+	return t.Fill(b.read)
+}
+
+var errDamaged = errors.New("stored bytes do not match their checksum")
+
+// read returns stored bytes, checked.
+func (b *Broker) read(l jobstate.Loc) ([]byte, error) {
+	p := make([]byte, l.Len)
+	if err := b.log.ReadAt(journal.FileID(l.File), p, int64(l.Off)); err != nil {
+		return nil, err
+	}
+	if jobstate.Checksum(p) != l.Sum {
+		return nil, errDamaged
+	}
+	return p, nil
+}
+
+// maxSpan bounds what is read at once for several jobs.
+const maxSpan = 256 << 10
+
+// reader returns a read function that fetches neighbouring payloads of
+// tickets in one go: claims take jobs in the order in which they were written.
+func (b *Broker) reader(tickets []jobstate.Ticket) func(jobstate.Loc) ([]byte, error) {
+	if len(tickets) < 2 {
+		return b.read
+	}
+	var span []byte
+	var at jobstate.Loc // what span holds
+	next := 0
+	return func(l jobstate.Loc) ([]byte, error) {
+		for next < len(tickets) && tickets[next].Body != l {
+			next++
+		}
+		inside := l.File == at.File && l.Off >= at.Off && l.Off+l.Len <= at.Off+at.Len
+		if !inside {
+			at = l
+			for k := next + 1; k < len(tickets); k++ {
+				n := tickets[k].Body
+				if n.File != l.File || n.Off < at.Off+at.Len || n.Off+n.Len-l.Off > maxSpan || n.Off-(at.Off+at.Len) > 4096 {
+					break
+				}
+				at.Len = n.Off + n.Len - l.Off
+			}
+			span = make([]byte, at.Len)
+			if err := b.log.ReadAt(journal.FileID(at.File), span, int64(at.Off)); err != nil {
+				at = jobstate.Loc{}
+				return b.read(l)
+			}
+		}
+		p := slices.Clip(span[l.Off-at.Off : l.Off-at.Off+l.Len])
+		if jobstate.Checksum(p) != l.Sum {
+			return nil, errDamaged
+		}
+		return p, nil
+	}
+}

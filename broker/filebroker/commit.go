@@ -1,0 +1,351 @@
+package filebroker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spoolq/spool/internal/jobstate"
+	"github.com/spoolq/spool/internal/journal"
+)
+
+const (
+	// maxBehind is how much of the log may be read while holding LOCK.
+	maxBehind = 256 << 10
+	// maxUpkeep is how many due jobs a commit sees to beside its own calls.
+	maxUpkeep = 256
+	// patience is how long LOCK may be waited for before it is reported.
+	patience = 2 * time.Second
+	// youngBoot is how long after a boot claims are synced before they are
+	// answered: a job that crashes the machine has to run out of attempts.
+	youngBoot = time.Minute
+)
+
+// lead makes commits until nothing is pending. The first is the caller's own:
+// it goes on inline as long as the lock is free, and leaves the waiting to a
+// goroutine otherwise, so that a caller can leave on its context.
+func (b *Broker) lead(inline bool) {
+	b.readForward()
+	ok, err := b.log.TryLock()
+	if err == nil && !ok {
+		if inline {
+			b.background(func() { b.lead(false) })
+			return
+		}
+		err = b.lock()
+	}
+	if err != nil {
+		b.finish(b.queue.take(), public(err))
+	} else {
+		b.locked()
+	}
+	if b.queue.next() {
+		b.background(func() { b.lead(false) })
+	}
+}
+
+// background runs fn in a goroutine that Close waits for.
+func (b *Broker) background(fn func()) { b.wg.Go(fn) }
+
+// lock waits for LOCK, and reports who holds it when that takes long.
+func (b *Broker) lock() error {
+	watch := time.AfterFunc(patience, func() {
+		if pid, since, ok := b.log.Holder(); ok {
+			b.slg.Warn("a process holds the store's lock; stop or continue it", "pid", pid, "for", since.Round(time.Millisecond))
+		} else {
+			b.slg.Warn("the store's lock is held by a process that did not say who it is")
+		}
+	})
+	defer watch.Stop()
+	for round := 0; ; round++ {
+		if err := b.log.Lock(); err != nil {
+			return err
+		}
+		if round == 2 || b.log.Behind() <= maxBehind {
+			return nil
+		}
+		b.log.Unlock()
+		b.readForward()
+	}
+}
+
+// locked makes one commit; LOCK is held, and free when it returns.
+func (b *Broker) locked() {
+	b.mu.Lock()
+	ops := b.queue.take()
+	sync, err := b.commit(ops)
+	ring := b.targets(b.ring.take())
+	durable := b.log.Durable()
+	end := b.log.Pos()
+	b.mu.Unlock()
+	b.log.Unlock()
+	b.bells.ring(b, ring)
+	if err == nil && sync && durable.Before(end) {
+		b.stats.Syncs.Add(1)
+		_, err = b.log.Sync()
+	}
+	b.finish(ops, public(err))
+}
+
+// finish answers ops. An err of the commit is the answer of each that has none
+// of its own.
+func (b *Broker) finish(ops []*op, err error) {
+	if err == nil {
+		err = b.log.Poisoned()
+		if err != nil {
+			err = public(err)
+		}
+	}
+	for _, o := range ops {
+		if o.err == nil {
+			o.err = err
+		}
+		close(o.done)
+	}
+}
+
+// commit decides ops and appends what they write as one frame; LOCK and mu are
+// held. sync says that an answer has to wait for the disk.
+func (b *Broker) commit(ops []*op) (sync bool, err error) {
+	if err := b.catchUp(); err != nil {
+		return false, err
+	}
+	ops, err = b.admit(ops)
+	if err != nil {
+		return false, err
+	}
+	body, at, file := b.log.Body()
+	now := b.now()
+	b.w.Reset(body, uint32(file), at, now.Steady)
+	b.ring.on = true
+	fresh := b.decide(ops, now)
+	b.ring.on = false
+	for _, o := range ops {
+		sync = sync || !o.free
+	}
+	sync = sync && b.cfg.Sync == SyncAlways || fresh
+	if b.w.Count() == 0 {
+		return sync, nil
+	}
+	if err := b.append(); err != nil {
+		return false, err
+	}
+	for _, o := range ops {
+		if o.after != nil {
+			o.after()
+		}
+	}
+	if !sync {
+		b.syncSoon()
+	}
+	return sync, nil
+}
+
+// decide runs the ops against the state, after what is due, and says whether
+// an epoch was opened, which has to be durable before any of its leases.
+func (b *Broker) decide(ops []*op, now jobstate.Now) (fresh bool) {
+	claims := false
+	for _, o := range ops {
+		claims = claims || o.claims
+	}
+	if b.s.Epoch().Boot != b.boot || claims && !b.s.Holds(b.member.name) {
+		fresh = b.openEpoch(now, claims)
+	}
+	b.s.Upkeep(&b.w, now, maxUpkeep)
+	for _, o := range ops {
+		o.decide(now)
+	}
+	return fresh || claims && b.sys.Monotonic() < youngBoot
+}
+
+// openEpoch joins the current epoch when a live handle holds it, and opens the
+// next one otherwise: a power cut may have forgotten claims of the last one,
+// and their tokens must not be given out again.
+func (b *Broker) openEpoch(now jobstate.Now, claims bool) (fresh bool) {
+	e := b.s.Epoch()
+	name := ""
+	if claims {
+		name = b.member.name
+	}
+	if e.Boot == b.boot {
+		for _, holder := range e.Holders {
+			if holder != b.member.name && b.alive(holder) {
+				b.s.OpenEpoch(&b.w, e.Number, name, e.Boot, e.Offset)
+				return false
+			}
+		}
+	}
+	offset := e.Offset
+	if e.Boot != b.boot {
+		offset = now.Steady - int64(b.sys.Monotonic())
+	}
+	b.s.OpenEpoch(&b.w, e.Number+1, name, b.boot, offset)
+	return true
+}
+
+// admit makes room for the frame, and turns enqueues away while the disk is
+// full. It returns the ops that go on.
+func (b *Broker) admit(ops []*op) ([]*op, error) {
+	size, class := 4096, journal.Settle
+	for _, o := range ops {
+		size += o.size
+		if o.class == journal.Enqueue {
+			class = journal.Enqueue
+		}
+	}
+	err := b.log.Reserve(size, class)
+	if !errors.Is(err, journal.ErrDiskFull) || class != journal.Enqueue {
+		return ops, err
+	}
+	size = 4096
+	rest := ops[:0:0]
+	for _, o := range ops {
+		if o.class == journal.Enqueue {
+			o.err = public(err)
+			continue
+		}
+		size += o.size
+		rest = append(rest, o)
+	}
+	return rest, b.log.Reserve(size, journal.Settle)
+}
+
+// append writes the frame. When that fails the state is ahead of the log, and
+// is built anew from it.
+func (b *Broker) append() error {
+	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.Epoch().Number})
+	if err != nil {
+		b.ring.take()
+		return errors.Join(err, b.reload())
+	}
+	b.s.Wrote(&b.w)
+	b.stats.Commits.Add(1)
+	return nil
+}
+
+// catchUp takes in what others appended; LOCK and mu are held.
+func (b *Broker) catchUp() error {
+	if b.broken != nil {
+		if err := b.reload(); err != nil {
+			return err
+		}
+	}
+	if err := b.follow(); err != nil {
+		return err
+	}
+	err := b.log.CatchUp(b.apply)
+	if err != nil && !errors.Is(err, journal.ErrPoisoned) {
+		b.broken = err
+	}
+	return err
+}
+
+// readForward takes in what others published, without LOCK. Errors show again
+// under LOCK, where they are dealt with.
+func (b *Broker) readForward() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readForwardLocked()
+}
+
+func (b *Broker) readForwardLocked() {
+	if b.broken != nil || b.follow() != nil {
+		return
+	}
+	if err := b.log.Read(b.apply); err != nil {
+		b.broken = err
+	}
+}
+
+// apply takes in one frame.
+func (b *Broker) apply(f *journal.Frame) error {
+	if f.Kind == journal.KindEnd && !bytes.Equal(f.Body, b.s.Digest()) {
+		return fmt.Errorf("%w: this handle counts otherwise than who sealed segment %d", journal.ErrCorrupt, f.At.Segment)
+	}
+	if f.Kind != journal.KindData {
+		return nil
+	}
+	return b.s.Apply(f.Body, uint32(journal.SegmentFile(f.At.Segment)), f.BodyAt)
+}
+
+// reload builds the state anew from the log; mu is held, and LOCK too unless
+// the handle is being opened.
+func (b *Broker) reload() error {
+	checkpoint, read, err := b.log.Start()
+	if err != nil {
+		b.broken = err
+		return err
+	}
+	b.s = jobstate.New(b.changed, nil)
+	if checkpoint > 0 {
+		if err := read(b.s.Decode); err != nil {
+			b.broken = err
+			return err
+		}
+	}
+	if err := b.log.Read(b.apply); err != nil {
+		b.broken = err
+		return err
+	}
+	b.broken = nil
+	b.hub.WakeAll()
+	return nil
+}
+
+// now reads the clocks.
+func (b *Broker) now() jobstate.Now {
+	mono := int64(b.sys.Monotonic())
+	wall := b.sys.Wall().UnixNano()
+	if e := b.s.Epoch(); e.Boot == b.boot {
+		return jobstate.Now{Wall: wall, Steady: mono + e.Offset}
+	}
+	return jobstate.Now{Wall: wall, Steady: max(wall, b.s.Clock())}
+}
+
+// syncSoon makes what was answered without a sync durable within 100 ms, or as
+// the sync mode says; mu is held.
+func (b *Broker) syncSoon() {
+	every := 50 * time.Millisecond
+	switch b.cfg.Sync {
+	case SyncNever:
+		return
+	case SyncInterval:
+		every = b.cfg.SyncEvery
+	}
+	if !b.syncing.CompareAndSwap(false, true) {
+		return
+	}
+	b.background(func() {
+		timer := time.NewTimer(every)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-b.closed:
+		}
+		b.syncing.Store(false)
+		if err := b.ensure(); err != nil {
+			b.slg.Error("sync in the background", "error", err)
+		}
+	})
+}
+
+// ensure makes everything that this handle has read or written durable.
+func (b *Broker) ensure() error {
+	b.mu.Lock()
+	end := b.log.Pos()
+	b.mu.Unlock()
+	if !b.log.Durable().Before(end) {
+		return nil
+	}
+	_, err := b.log.Sync()
+	return public(err)
+}
+
+// check reports why this handle cannot serve reads.
+func (b *Broker) check() error {
+	if b.broken != nil && !errors.Is(b.broken, journal.ErrPoisoned) {
+		return public(b.broken)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+// Package filebroker keeps a store in a directory: no server, any number of
+// processes, and nothing lost to kill -9, a power cut or a full disk. It joins
+// the state machine (internal/jobstate) with the log (internal/journal) and
+// adds what makes several processes one queue.
+//
+// # A commit
+//
+// Every change is made by one function, [Broker.commit], for all calls that
+// gathered in this process while its last commit was in flight:
+//
+//	read forward ▶ LOCK ▶ catch up ▶ decide ▶ append one frame ▶ unlock ▶ fdatasync ▶ answer
+//
+// The lock is held for microseconds and never through a sync of data. One sync
+// is in flight per process. An answer waits for a sync that covers everything
+// it rests on, be it another process's frame; claims and extensions do not
+// wait: when a power cut forgets a claim, the job is claimed again with a
+// larger token. Their frames are synced within 100 ms.
+//
+// # Who is alive
+//
+// Each handle holds the lock of a file of its own in alive/. The kernel frees
+// it when the process ends, however it ends, and says so to those who watch
+// the directory: the dead handle's leases expire at once. A lease that names
+// no handle (ClaimRequest.Remote) ends by its deadline alone.
+//
+// # Waking
+//
+// A handle whose claims wait for work says so in the shared page. Who makes a
+// job claimable rings the bell file of one such handle per job. A slow poll
+// stands behind it.
+//
+// # Clocks
+//
+// Leases, delays and retries use the machine's monotonic clock plus an offset
+// that is recorded when an epoch begins, so that it reads like wall time and
+// goes on from its last value, whatever the wall clock does. At uses the wall
+// clock.
+//
+// # Locks, in the order in which they are taken
+//
+//	queue.mu   what waits for the next commit; held for a few instructions
+//	LOCK       the journal's append lock, among all processes
+//	mu         the state and the read position
+package filebroker

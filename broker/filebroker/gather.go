@@ -1,0 +1,121 @@
+package filebroker
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
+	"github.com/spoolq/spool/internal/journal"
+)
+
+// op is one call's part of a commit.
+type op struct {
+	decide func(now jobstate.Now) // called under LOCK and mu; keeps its answer itself
+	size   int                    // about how many bytes it will write
+	class  journal.Class
+	claims bool   // hands out leases: needs an epoch
+	free   bool   // its answer does not wait for a sync
+	after  func() // called under LOCK when the frame has been appended; may be nil
+	state  atomic.Uint32
+	err    error
+	done   chan struct{}
+}
+
+const (
+	opWaiting uint32 = iota
+	opTaken
+	opAbandoned // its caller left before it was decided
+)
+
+// gather collects the ops of this process for its next commit. Whoever adds
+// the first one leads: it commits what is there, and hands the lead on when
+// more has come in meanwhile. There is no timer: a commit takes what gathered
+// while the last one was in flight.
+type gather struct {
+	mu      sync.Mutex
+	pending []*op
+	leading bool
+	closed  bool
+}
+
+// add appends o and says whether the caller has to lead.
+func (g *gather) add(o *op) (lead bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false, broker.ErrClosed
+	}
+	g.pending = append(g.pending, o)
+	lead = !g.leading
+	g.leading = true
+	return lead, nil
+}
+
+// maxGather bounds the bytes of one frame, but for a single larger call:
+// larger writes can be torn by a kill.
+const maxGather = 1 << 20
+
+// take returns the ops of the next commit.
+func (g *gather) take() []*op {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	size, n := 0, 0
+	for _, o := range g.pending {
+		if n > 0 && size+o.size > maxGather {
+			break
+		}
+		size += o.size
+		n++
+	}
+	taken := make([]*op, 0, n)
+	for _, o := range g.pending[:n] {
+		if o.state.CompareAndSwap(opWaiting, opTaken) {
+			taken = append(taken, o)
+		}
+	}
+	rest := copy(g.pending, g.pending[n:])
+	clear(g.pending[rest:])
+	g.pending = g.pending[:rest]
+	return taken
+}
+
+// next ends a lead, or says that there is more to do.
+func (g *gather) next() (more bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leading = len(g.pending) > 0
+	return g.leading
+}
+
+func (g *gather) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+// do puts o into the next commit and waits for its outcome. A caller whose
+// context ends before o was decided leaves, and nothing changes.
+func (b *Broker) do(ctx context.Context, o *op) error {
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
+	o.done = make(chan struct{})
+	lead, err := b.queue.add(o)
+	if err != nil {
+		return err
+	}
+	if lead {
+		b.lead(true)
+	}
+	select {
+	case <-o.done:
+	case <-ctx.Done():
+		if o.state.CompareAndSwap(opWaiting, opAbandoned) {
+			return ctx.Err()
+		}
+		<-o.done
+	}
+	return o.err
+}

@@ -1,0 +1,230 @@
+package filebroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
+	"github.com/spoolq/spool/internal/journal"
+)
+
+// look runs fn on a state that includes everything that was published before.
+func (b *Broker) look(ctx context.Context, fn func(now jobstate.Now)) error {
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readForwardLocked()
+	if err := b.check(); err != nil {
+		return err
+	}
+	fn(b.now())
+	return nil
+}
+
+// fill reads what the state does not hold of each ticket's job. Damage shows
+// in the job itself: an inspector is not the one to bury it.
+func (b *Broker) fill(tickets []jobstate.Ticket) ([]broker.Job, error) {
+	jobs := make([]broker.Job, len(tickets))
+	read := b.reader(tickets)
+	for i := range tickets {
+		t := &tickets[i]
+		err := t.Fill(read)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = b.refill(t)
+		}
+		if errors.Is(err, errDamaged) {
+			t.Job.Reason, err = broker.ReasonDamaged, nil
+		}
+		if err != nil {
+			return nil, public(err)
+		}
+		jobs[i] = t.Job
+	}
+	return jobs, nil
+}
+
+// Get implements broker.Inspector.
+func (b *Broker) Get(ctx context.Context, refs []broker.Ref) ([]broker.Job, error) {
+	jobs := make([]broker.Job, len(refs))
+	var tickets []jobstate.Ticket
+	var index []int
+	err := b.look(ctx, func(now jobstate.Now) {
+		for i, ref := range refs {
+			jobs[i] = broker.Job{Queue: ref.Queue, ID: ref.ID}
+			if t, ok := b.s.Get(now, ref); ok {
+				tickets, index = append(tickets, t), append(index, i)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	filled, err := b.fill(tickets)
+	for k := range filled {
+		jobs[index[k]] = filled[k]
+	}
+	return jobs, err
+}
+
+// List implements broker.Inspector.
+func (b *Broker) List(ctx context.Context, f broker.Filter, cursor string, n int) (page broker.Page, err error) {
+	if err := jobstate.CheckList(&f, n); err != nil {
+		return page, err
+	}
+	var found []jobstate.Ticket
+	var bad error
+	err = b.look(ctx, func(now jobstate.Now) {
+		found, page.Cursor, bad = b.s.Select(now, f, f.States[0], cursor, n)
+	})
+	if err = errors.Join(err, bad); err != nil {
+		return broker.Page{}, err
+	}
+	kept := found[:0]
+	for i := range found {
+		if jobstate.ErrorMatches(&found[i], f.ErrorContains, b.read) {
+			kept = append(kept, found[i])
+		}
+	}
+	page.Jobs, err = b.fill(kept)
+	return page, err
+}
+
+// Await implements broker.Broker. What it returns is durable: it waits for a
+// sync that covers the frames it rests on, whoever wrote them.
+func (b *Broker) Await(ctx context.Context, refs []broker.Ref, wait time.Duration) ([]broker.Job, error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	ch := make(chan struct{}, 1)
+	b.mu.Lock()
+	stop := b.hub.Await(refs, ch)
+	b.setAwait()
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		stop()
+		b.setAwait()
+		b.mu.Unlock()
+	}()
+	deadline := time.NewTimer(wait)
+	defer deadline.Stop()
+	poll := time.NewTicker(slowPoll)
+	defer poll.Stop()
+	for {
+		ended, err := b.ended(ctx, refs)
+		if err != nil || len(ended) > 0 || wait <= 0 {
+			return ended, err
+		}
+		select {
+		case <-ch:
+		case <-poll.C:
+		case <-deadline.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-b.closed:
+			return nil, broker.ErrClosed
+		}
+	}
+}
+
+// ended returns those of refs that are final or not known, durably.
+func (b *Broker) ended(ctx context.Context, refs []broker.Ref) (ended []broker.Job, err error) {
+	jobs, err := b.Get(ctx, refs)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs {
+		if j.State == 0 || j.State.Final() {
+			ended = append(ended, j)
+		}
+	}
+	if len(ended) > 0 && b.cfg.Sync == SyncAlways {
+		err = b.ensure()
+	}
+	return ended, err
+}
+
+// Counts implements broker.Inspector.
+func (b *Broker) Counts(ctx context.Context, queue string) (counts []broker.Count, err error) {
+	err = b.look(ctx, func(now jobstate.Now) { counts = b.s.Counts(now, queue) })
+	return counts, err
+}
+
+// Workers implements broker.Inspector.
+func (b *Broker) Workers(ctx context.Context, queue string) (workers []broker.Worker, err error) {
+	err = b.look(ctx, func(jobstate.Now) { workers = b.s.Workers(queue) })
+	return workers, err
+}
+
+// Explain implements broker.Inspector.
+func (b *Broker) Explain(ctx context.Context, r broker.Ref) (x broker.Explanation, err error) {
+	var why error
+	err = b.look(ctx, func(now jobstate.Now) { x, why = b.s.Explain(now, r) })
+	if err = errors.Join(err, why); err != nil {
+		return x, fmt.Errorf("explain %s: %w", r.ID, err)
+	}
+	return x, nil
+}
+
+// watchEvery is how often a handle with watchers reads what others wrote: who
+// writes rings only for the end of a job.
+const watchEvery = 100 * time.Millisecond
+
+// Watch implements broker.Inspector.
+func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Event, error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	b.readForwardLocked()
+	w, events := b.hub.Watch(f)
+	b.setAwait()
+	b.mu.Unlock()
+	b.background(func() {
+		t := time.NewTicker(watchEvery)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				b.readForward()
+				continue
+			case <-ctx.Done():
+			case <-b.closed:
+			}
+			break
+		}
+		b.mu.Lock()
+		b.hub.Unwatch(w)
+		b.setAwait()
+		b.mu.Unlock()
+	})
+	return events, nil
+}
+
+// Health implements broker.Inspector.
+func (b *Broker) Health(ctx context.Context) (broker.Health, error) {
+	if err := b.begin(ctx); err != nil {
+		return broker.Health{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readForwardLocked()
+	switch err := b.log.Poisoned(); {
+	case err != nil:
+		return broker.Health{Status: broker.Poisoned, Text: err.Error() + "; stop every process that uses the store, then start again"}, nil
+	case b.broken != nil && errors.Is(b.broken, journal.ErrCorrupt):
+		return broker.Health{Status: broker.Corrupt, Text: b.broken.Error() + "; see spool verify"}, nil
+	case b.broken != nil:
+		return broker.Health{}, public(b.broken)
+	case b.log.Full():
+		return broker.Health{Status: broker.DiskFull, Text: "the disk is full: enqueue is refused until there is room; claims and settlements go on"}, nil
+	}
+	return broker.Health{Status: broker.Healthy}, nil
+}

@@ -1,0 +1,63 @@
+package filebroker
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spoolq/spool/internal/journal"
+)
+
+// start begins what a handle does in the background: answer its bell, keep
+// segments prepared, look now and then for handles that ended unnoticed.
+func (b *Broker) start() {
+	b.background(func() { b.bells.run(b) })
+	b.background(b.prepare)
+	b.background(b.probe)
+}
+
+// fullRetry is how often room is looked for on a full disk.
+const fullRetry = time.Second
+
+// prepare keeps segments ahead of the log.
+func (b *Broker) prepare() {
+	for {
+		if err := b.log.Prepare(); err != nil && !errors.Is(err, journal.ErrDiskFull) {
+			b.report("prepare the next segment", err)
+		}
+		var again <-chan time.Time
+		if b.log.Full() {
+			again = time.After(fullRetry)
+		}
+		select {
+		case <-b.log.PrepareWanted():
+		case <-again:
+		case <-b.closed:
+			return
+		}
+	}
+}
+
+// probeEvery is how often a handle looks for others that ended; pollDeath is
+// the same where the system does not say so.
+const (
+	probeEvery = 15 * time.Second
+	pollDeath  = 300 * time.Millisecond
+)
+
+func (b *Broker) probe() {
+	every := probeEvery
+	if b.bells.watch == nil {
+		every = pollDeath
+	}
+	for {
+		t := time.NewTimer(every/2 + rand.N(every))
+		select {
+		case <-t.C:
+			b.report("look for handles that ended", b.missed())
+		case <-b.closed:
+			t.Stop()
+			return
+		}
+	}
+}

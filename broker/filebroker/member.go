@@ -1,0 +1,253 @@
+package filebroker
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spoolq/spool/internal/jobstate"
+	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/vfs"
+)
+
+// member is this handle's life sign: a file in alive/ whose lock it holds. The
+// file has a random name that is never used again. It is created, locked,
+// probed and unlinked only under LOCK.
+type member struct {
+	name string // 16 hex digits
+	file vfs.File
+}
+
+// memberName makes a random name, and its value as a number for the shared
+// page.
+func memberName(sys vfs.System) string {
+	var b [8]byte
+	sys.Rand(b[:])
+	b[0] |= 1 // never all zeros
+	return hex.EncodeToString(b[:])
+}
+
+func (b *Broker) alivePath(name string) string { return filepath.Join(b.dir, "alive", name) }
+
+// isMember says whether a file name in alive/ is that of a handle.
+func isMember(name string) bool {
+	_, err := hex.DecodeString(name)
+	return err == nil && len(name) == 16
+}
+
+// join makes this handle a member and loads the state. A handle that finds
+// itself alone recovers the log under LOCK; one with live peers loads without
+// holding it, so that they go on.
+func (b *Broker) join() error {
+	if err := b.log.Lock(); err != nil {
+		return err
+	}
+	dead, live, err := b.census()
+	if err == nil {
+		err = b.enroll()
+	}
+	if err == nil && live == 0 {
+		err = b.recover()
+	}
+	b.log.Unlock()
+	if err != nil {
+		return err
+	}
+	if live > 0 {
+		b.mu.Lock()
+		err = b.reload()
+		b.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return b.settleDead(dead)
+}
+
+// recover loads the state and makes the end of the log trustworthy; LOCK is
+// held, and no other handle lives.
+func (b *Broker) recover() error {
+	ok, err := b.log.TryCompactLock()
+	for try := 0; err == nil && !ok; try++ {
+		// A child that was being forked as its parent died may hold it for a moment.
+		if try == 50 {
+			return fmt.Errorf("%w: a process that is no client of the store holds its COMPACT lock", journal.ErrUnsupported)
+		}
+		time.Sleep(10 * time.Millisecond)
+		ok, err = b.log.TryCompactLock()
+	}
+	if err != nil {
+		return err
+	}
+	defer b.log.CompactUnlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.load(func() error { return b.log.Recover(b.apply) })
+}
+
+// load builds the state from the checkpoint and what read hands out after it.
+func (b *Broker) load(read func() error) error {
+	checkpoint, load, err := b.log.Start()
+	if err != nil {
+		return err
+	}
+	b.s = jobstate.New(b.changed, nil)
+	if checkpoint > 0 {
+		if err := load(b.s.Decode); err != nil {
+			return err
+		}
+	}
+	return read()
+}
+
+// census looks who is alive; LOCK is held.
+func (b *Broker) census() (dead []string, live int, err error) {
+	if err := b.sys.Mkdir(filepath.Join(b.dir, "alive")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, 0, fmt.Errorf("make the alive directory: %w", err)
+	}
+	names, err := b.sys.ReadDir(filepath.Join(b.dir, "alive"))
+	if err != nil {
+		return nil, 0, fmt.Errorf("list who is alive: %w", err)
+	}
+	for _, name := range names {
+		switch {
+		case !isMember(name):
+		case b.alive(name):
+			live++
+		default:
+			dead = append(dead, name)
+		}
+	}
+	return dead, live, nil
+}
+
+// enroll creates and locks this handle's file; LOCK is held.
+func (b *Broker) enroll() error {
+	name := memberName(b.sys)
+	f, err := b.sys.Open(b.alivePath(name), os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return fmt.Errorf("create the alive file: %w", err)
+	}
+	if ok, err := f.TryLock(); err != nil || !ok {
+		return errors.Join(fmt.Errorf("lock the alive file: taken=%v: %w", ok, err), f.Close())
+	}
+	b.member = member{name, f}
+	return b.bells.create(b)
+}
+
+// alive probes whether the handle of that name lives: whether its lock is
+// held. A file that is missing proves nothing, and counts as dead here; its
+// leases still end by their deadlines. LOCK is held.
+func (b *Broker) alive(name string) bool {
+	if name == b.member.name {
+		return true
+	}
+	f, err := b.sys.Open(b.alivePath(name), os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // nothing was written
+	free, err := f.TryLock()
+	return err == nil && !free
+}
+
+// settleDead ends what dead handles held, and removes their files afterwards,
+// so that a crash between the two only repeats it.
+func (b *Broker) settleDead(names []string) error {
+	var gone []string
+	return b.do(noContext, &op{
+		class: journal.Settle, free: true,
+		decide: func(now jobstate.Now) {
+			gone = gone[:0]
+			for _, name := range names {
+				if b.there(name) && !b.alive(name) {
+					b.s.Gone(&b.w, name)
+					gone = append(gone, name)
+				}
+			}
+		},
+		after: func() { b.unlink(gone) },
+	})
+}
+
+// there says whether a handle's file exists: one that is missing proves
+// nothing about its owner.
+func (b *Broker) there(name string) bool {
+	_, err := b.sys.Stat(b.alivePath(name))
+	return err == nil
+}
+
+// unlink removes the files of handles that are gone. What cannot be removed
+// now is found again by the next census.
+func (b *Broker) unlink(names []string) {
+	for _, name := range names {
+		for _, file := range [...]string{name, name + bellSuffix} {
+			if err := b.sys.Remove(b.alivePath(file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				b.slg.Warn("remove the file of a handle that is gone", "file", file, "error", err)
+			}
+		}
+	}
+}
+
+// leave ends this handle: its leases expire and its file goes. When the store
+// cannot be written any more, freeing the lock alone tells the others.
+func (b *Broker) leave() (err error) {
+	if b.member.file == nil {
+		return nil
+	}
+	lockErr := b.log.Lock()
+	if lockErr == nil {
+		b.mu.Lock()
+		if b.s != nil && b.log.Poisoned() == nil {
+			err = b.retire()
+		}
+		b.mu.Unlock()
+		b.unlink([]string{b.member.name})
+		b.bells.free(b)
+	}
+	err = errors.Join(err, b.member.file.Unlock(), b.member.file.Close(), b.bells.close())
+	b.member.file = nil
+	if lockErr == nil {
+		b.log.Unlock()
+	}
+	return err
+}
+
+// retire records the end of this handle, if anyone knew of it.
+func (b *Broker) retire() error {
+	o := &op{class: journal.Settle, decide: func(jobstate.Now) { b.s.Gone(&b.w, b.member.name) }}
+	if err := b.catchUp(); err != nil || !b.s.Knows(b.member.name) {
+		return nil // others will find out by the lock
+	}
+	sync, err := b.commit([]*op{o})
+	if err == nil && sync {
+		_, err = b.log.Sync()
+	}
+	return public(err)
+}
+
+// missed probes every known handle, for when the system could not say that one
+// ended.
+func (b *Broker) missed() error {
+	names, err := b.sys.ReadDir(filepath.Join(b.dir, "alive"))
+	if err != nil {
+		return fmt.Errorf("list who is alive: %w", err)
+	}
+	var suspects []string
+	for _, name := range names {
+		if isMember(name) && name != b.member.name && !b.alive(name) {
+			suspects = append(suspects, name)
+		}
+	}
+	if len(suspects) == 0 {
+		return nil
+	}
+	return b.settleDead(suspects)
+}
+
+// bellSuffix ends the name of a handle's bell file.
+const bellSuffix = ".bell"
