@@ -14,6 +14,7 @@ const (
 	MaxHeaderBytes = 8 << 10 // all names and values of one job
 	MaxErrorBytes  = 8 << 10 // longer error texts are cut, so that a failure can always be recorded
 	MaxNoteBytes   = 256     // of a progress note; longer ones are cut
+	MaxBatchJobs   = 10_000  // jobs of one enqueue
 	MaxCallBytes   = 8 << 20 // payloads, headers and results of one call
 	MaxClaimTasks  = 256     // tasks named by one claim
 	MaxClaimJobs   = 1000    // jobs taken by one claim

@@ -139,7 +139,7 @@ func (b *Broker) counters() []byte { return b.s.Digest() }
 
 // Caps implements broker.Broker.
 func (b *Broker) Caps() broker.Caps {
-	c := broker.Caps{Broker: "file", OneCommit: true, MaxBatch: 10_000, MaxBytes: broker.MaxCallBytes, HandleLeases: true}
+	c := broker.Caps{Broker: "file", OneCommit: true, MaxBatch: broker.MaxBatchJobs, MaxBytes: broker.MaxCallBytes, HandleLeases: true}
 	switch b.cfg.Sync {
 	case SyncAlways:
 		c.Durability = "crash of any process, power cut (synced before the answer)"

@@ -131,11 +131,15 @@ func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 	}
 	defer b.mu.Unlock()
 	w, events := b.hub.Watch(f)
-	context.AfterFunc(ctx, func() {
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-b.closed:
+		}
 		b.mu.Lock()
 		b.hub.Unwatch(w)
 		b.mu.Unlock()
-	})
+	}()
 	return events, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -19,31 +20,49 @@ import (
 // Config is the configuration of New. The zero value works.
 type Config struct{}
 
-// Broker is a store in memory. It is safe for concurrent use.
+// store is what all clients share.
+type store struct {
+	mu      sync.Mutex
+	s       *jobstate.State
+	w       jobstate.Writer
+	hub     notify.Hub
+	chunks  map[uint32][]byte // the bodies that still hold something needed
+	next    uint32            // number of the next chunk
+	born    time.Time
+	clients int // ever
+}
+
+// Broker is a client of a store in memory. It is safe for concurrent use.
 type Broker struct {
-	mu     sync.Mutex
-	s      *jobstate.State
-	w      jobstate.Writer
-	hub    notify.Hub
-	chunks map[uint32][]byte // the bodies that still hold something needed
-	next   uint32            // number of the next chunk
-	born   time.Time
+	*store
+	name   string
 	closed chan struct{}
 	once   sync.Once
 }
 
 var _ broker.Broker = (*Broker)(nil)
 
-// New returns an empty store.
+// New makes an empty store and returns its first client.
 func New(Config) *Broker {
-	b := &Broker{chunks: map[uint32][]byte{}, next: 1, born: time.Now(), closed: make(chan struct{})}
-	b.s = jobstate.New(func(c jobstate.Change) { b.hub.Changed(c) }, func(file uint32) { delete(b.chunks, file) })
-	b.commit(func(jobstate.Now) { b.s.OpenEpoch(&b.w, 1, "", [16]byte{}, 0) })
-	return b
+	st := &store{chunks: map[uint32][]byte{}, next: 1, born: time.Now()}
+	st.s = jobstate.New(func(c jobstate.Change) { st.hub.Changed(c) }, func(file uint32) { delete(st.chunks, file) })
+	st.commit(func(jobstate.Now) { st.s.OpenEpoch(&st.w, 1, "", [16]byte{}, 0) })
+	return st.client()
+}
+
+// Another returns another client of the same store, as another process would
+// be: closing one ends its leases and its workers, and leaves the others.
+func (b *Broker) Another() *Broker { return b.client() }
+
+func (b *store) client() *Broker {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.clients++
+	return &Broker{store: b, name: "client-" + strconv.Itoa(b.clients), closed: make(chan struct{})}
 }
 
 // now reads the clock. The steady one goes on from where the store began.
-func (b *Broker) now() jobstate.Now {
+func (b *store) now() jobstate.Now {
 	t := time.Now()
 	return jobstate.Now{Wall: t.UnixNano(), Steady: b.born.UnixNano() + int64(t.Sub(b.born))}
 }
@@ -53,7 +72,7 @@ const maxUpkeep = 1000
 
 // commit runs decide with what is due done before, and keeps what it wrote.
 // The caller holds mu.
-func (b *Broker) commit(decide func(now jobstate.Now)) {
+func (b *store) commit(decide func(now jobstate.Now)) {
 	now := b.now()
 	b.w.Reset(make([]byte, 0, 256), b.next, 0, now.Steady)
 	b.s.Upkeep(&b.w, now, maxUpkeep)
@@ -82,7 +101,7 @@ func (b *Broker) begin(ctx context.Context) error {
 }
 
 // read returns a copy of stored bytes.
-func (b *Broker) read(l jobstate.Loc) ([]byte, error) {
+func (b *store) read(l jobstate.Loc) ([]byte, error) {
 	c := b.chunks[l.File]
 	if uint64(l.Off)+uint64(l.Len) > uint64(len(c)) {
 		return nil, fmt.Errorf("chunk %d ends before byte %d", l.File, l.Off+l.Len)
@@ -94,7 +113,7 @@ func (b *Broker) read(l jobstate.Loc) ([]byte, error) {
 	return p, nil
 }
 
-func (b *Broker) fill(tickets []jobstate.Ticket) ([]broker.Job, error) {
+func (b *store) fill(tickets []jobstate.Ticket) ([]broker.Job, error) {
 	jobs := make([]broker.Job, len(tickets))
 	for i := range tickets {
 		if err := tickets[i].Fill(b.read); err != nil {
@@ -109,7 +128,7 @@ func (b *Broker) fill(tickets []jobstate.Ticket) ([]broker.Job, error) {
 func (b *Broker) Caps() broker.Caps {
 	return broker.Caps{
 		Broker: "memory", Durability: "nothing: what is enqueued is gone when the process ends",
-		OneCommit: true, MaxBatch: 10_000, MaxBytes: broker.MaxCallBytes,
+		OneCommit: true, HandleLeases: true, MaxBatch: broker.MaxBatchJobs, MaxBytes: broker.MaxCallBytes,
 	}
 }
 
@@ -161,7 +180,11 @@ func (b *Broker) claim(ctx context.Context, r *broker.ClaimRequest, wait time.Du
 	defer b.mu.Unlock()
 	var tickets []jobstate.Ticket
 	b.commit(func(now jobstate.Now) {
-		tickets, got.More = b.s.ClaimAny(&b.w, now, r, "")
+		member := b.name
+		if r.Remote {
+			member = ""
+		}
+		tickets, got.More = b.s.ClaimAny(&b.w, now, r, member)
 		got.NextDue = b.s.NextDueAny(now, r.Queues)
 	})
 	jobs, err := b.fill(tickets)
@@ -191,7 +214,7 @@ func (b *Broker) Extend(ctx context.Context, r broker.ExtendRequest) (beats []br
 		case r.Worker.ID != "" && r.Leaving:
 			b.s.Leave(&b.w, r.Worker.ID)
 		case r.Worker.ID != "":
-			b.s.Register(&b.w, r.Worker, "")
+			b.s.Register(&b.w, r.Worker, b.name)
 		}
 		beats = b.s.Extend(&b.w, now, r.TTL, r.Leases)
 	})
@@ -256,13 +279,14 @@ func (b *Broker) Maintain(ctx context.Context) (after time.Duration, err error) 
 	return after, nil
 }
 
-// Close implements broker.Broker: what waits returns, and everything is gone.
+// Close implements broker.Broker. When no client is left, nobody can reach
+// what the store holds any more.
 func (b *Broker) Close() error {
 	b.once.Do(func() {
 		b.mu.Lock()
+		defer b.mu.Unlock()
 		close(b.closed)
-		b.hub.Close()
-		b.mu.Unlock()
+		b.commit(func(jobstate.Now) { b.s.Gone(&b.w, b.name) })
 	})
 	return nil
 }

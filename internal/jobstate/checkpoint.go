@@ -180,7 +180,7 @@ func (e *encoder) entry(queue string, j *job, ext uint32) {
 	e.u8(byte(state))
 	e.u8(byte(j.reason))
 	e.u8(byte(j.flags))
-	e.u8(0)
+	e.u8(byte(j.ended))
 	e.u32(0)
 	e.u64(0)
 }

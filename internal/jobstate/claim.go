@@ -117,7 +117,7 @@ func leaders(tasks []*task) (best, second *lane) {
 }
 
 func (s *State) tooLate(j *job, now Now) bool {
-	return j.ext.startWithin > 0 && j.attempts == 0 && satAdd(j.runAt, j.ext.startWithin) < clockOf(j, now)
+	return j.ext.startWithin > 0 && j.attempts == 0 && satAdd(j.runAt, j.ext.startWithin) <= clockOf(j, now)
 }
 
 // clockOf is the clock that j's due time was given on.
@@ -138,6 +138,7 @@ func (s *State) finishClaim(j *job, r claimed, worker string, m *member, expires
 	j.epoch, j.claims, j.attempts = r.epoch, r.claims, r.attempts
 	j.reason, j.changedAt, j.claimedAt = reasonNone, at, at
 	j.flags &^= cancelAsked
+	j.ended = 0
 	j.lease = &lease{worker: worker, member: m}
 	if m != nil {
 		m.jobs[j] = struct{}{}

@@ -9,7 +9,6 @@ func (s *State) Cancel(w *Writer, queue string, ids []broker.ID, why string) (n 
 	if q == nil {
 		return 0
 	}
-	var ask []broker.ID
 	for _, id := range ids {
 		j := q.jobs[id]
 		switch {
@@ -18,33 +17,45 @@ func (s *State) Cancel(w *Writer, queue string, ids []broker.ID, why string) (n 
 			s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonCancelled, err: []byte(broker.CutError(why))})
 			n++
 		case j.state == broker.Leased && j.flags&cancelAsked == 0:
-			s.applyAsk(j, w.base)
-			ask = append(ask, id)
+			s.ask(w, j, why)
+			n++
 		}
 	}
-	if len(ask) > 0 {
-		w.begin(recAsk)
-		w.str(queue)
-		w.ids(ask)
-		w.end()
+	return n
+}
+
+// ask records that a leased job is to be cancelled. The text stays with the
+// job unless its worker has another.
+func (s *State) ask(w *Writer, j *job, why string) {
+	w.begin(recAsk)
+	w.str(j.queue().name)
+	w.id(j.id)
+	var text Loc
+	w.byte(b2u(why != ""))
+	if why != "" {
+		text = w.blobOf([]byte(broker.CutError(why)))
 	}
-	return n + len(ask)
+	w.end()
+	s.applyAsk(j, text)
 }
 
 func (s *State) readAsk(r *reader) error {
-	queue := r.str()
-	for range r.count(16) {
-		j := s.find(r, queue, r.id())
-		if j == nil {
-			return r.err
-		}
-		s.applyAsk(j, r.base)
+	j := s.find(r, r.str(), r.id())
+	var text Loc
+	if r.byte() != 0 {
+		text = r.blob()
+	}
+	if r.err == nil {
+		s.applyAsk(j, text)
 	}
 	return r.err
 }
 
-func (s *State) applyAsk(j *job, at int64) {
+func (s *State) applyAsk(j *job, text Loc) {
 	j.flags |= cancelAsked
+	if !text.Zero() {
+		s.setError(j, text)
+	}
 	j.reason = reasonCancelAsked
 	worker := ""
 	if j.lease != nil {
@@ -65,9 +76,7 @@ func (s *State) Requeue(w *Writer, now Now, queue string, ids []broker.ID) (n in
 		if j == nil || j.state != broker.Dead && j.state != broker.Cancelled {
 			continue
 		}
-		r := s.later(now, 0)
-		r.reason, r.failures = reasonRequeued, j.failures
-		s.again(w, j, r)
+		s.again(w, j, s.later(waitRec{reason: reasonRequeued, failures: j.failures}, now, 0))
 		n++
 	}
 	return n

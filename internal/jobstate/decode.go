@@ -132,7 +132,7 @@ func (s *State) decodeEntries(d *decoder) (jobs []*job, exts []uint32) {
 		j.seq = d.u64()
 		j.epoch, j.claims, j.attempts, j.maxAttempts, j.failures = d.u32(), d.u32(), d.u32(), d.u32(), d.u32()
 		j.state, j.reason, j.flags = broker.State(d.u8()), reason(d.u8()), jobFlags(d.u8())
-		d.u8()
+		j.ended = broker.SettleKind(d.u8())
 		d.u32()
 		d.u64()
 		if d.err != nil {

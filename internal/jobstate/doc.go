@@ -35,11 +35,11 @@
 //	 1 enqueue  queue task id flags place [runAt priority tenant group key hold
 //	            keyFor digest maxAttempts retain startWithin batch ordinal] body
 //	 2 claim    queue worker member expires n × (id epoch claims attempt)
-//	 3 wait     queue n=1 id reason flags place runAt attempt failures [error]
-//	 4 final    queue id state reason flags at [keepUntil error result]
+//	 3 wait     queue id reason kind flags place runAt attempts failures [error]
+//	 4 final    queue id state reason kind flags failures [keepUntil error result]
 //	 5 drop     queue why n × id
 //	 6 extend   queue expires n × id
-//	 7 ask      queue n × id                      (cancel a leased job)
+//	 7 ask      queue id has [text]               (cancel a leased job)
 //	 8 note     queue id percent text n × line
 //	 9 pause    queue on
 //	10 worker   id name host pid member queues tasks concurrency startedAt

@@ -52,6 +52,9 @@ func (s *State) Enqueue(w *Writer, now Now, queue string, jobs []broker.NewJob) 
 			return nil, fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
 		}
 	}
+	if len(jobs) > broker.MaxBatchJobs {
+		return nil, fmt.Errorf("%w: %d jobs in one call, the limit is %d", broker.ErrTooLarge, len(jobs), broker.MaxBatchJobs)
+	}
 	size := 0
 	for i := range jobs {
 		if err := s.checkNew(queue, &jobs[i]); err != nil {
@@ -64,6 +67,9 @@ func (s *State) Enqueue(w *Writer, now Now, queue string, jobs []broker.NewJob) 
 	}
 	if size > broker.MaxCallBytes {
 		return nil, fmt.Errorf("%w: %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, broker.MaxCallBytes)
+	}
+	if q := s.queues[queue]; q != nil {
+		s.promote(q, now) // what is due stands before what comes now
 	}
 	answers := make([]broker.Enqueued, len(jobs))
 	for i := range jobs {

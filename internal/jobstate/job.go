@@ -23,7 +23,8 @@ type job struct {
 	maxAttempts uint32
 	failures    uint32
 
-	state  broker.State // Scheduled and Ready are both "waiting" in the records
+	ended  broker.SettleKind // how its last lease was settled; 0: not, it expired
+	state  broker.State      // Scheduled and Ready are both "waiting" in the records
 	reason reason
 	flags  jobFlags
 

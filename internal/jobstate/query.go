@@ -1,6 +1,7 @@
 package jobstate
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -69,25 +70,20 @@ func (s *State) Find(id broker.ID) (refs []broker.Ref) {
 // broker.MaxPageExamine jobs. ErrorContains is the caller's to check: the
 // texts are not here.
 func (s *State) Select(now Now, f broker.Filter, state broker.State, cursor string, n int) (found []Ticket, next string, err error) {
+	at, err := parseCursor(cursor)
 	q := s.queues[f.Queue]
-	if q == nil {
-		return nil, "", nil
+	if err != nil || q == nil {
+		return nil, "", err
 	}
 	s.promote(q, now)
 	if len(f.IDs) > 0 {
-		for _, id := range f.IDs {
-			if j := q.jobs[id]; j != nil && j.state == state && s.chosen(j, &f, now) {
-				found = append(found, s.ticket(j))
-			}
-		}
-		return found, "", nil
+		found, next = s.selectIDs(now, q, f, state, at, n)
+		return found, next, nil
 	}
 	l := &q.lists[state]
 	j := l.first
 	if cursor != "" {
-		if j, err = q.after(l, state, cursor); err != nil {
-			return nil, "", err
-		}
+		j = q.after(l, state, at)
 	}
 	for seen := 0; j != nil; j = j.next {
 		if len(found) == n || seen == broker.MaxPageExamine {
@@ -101,27 +97,63 @@ func (s *State) Select(now Now, f broker.Filter, state broker.State, cursor stri
 	return found, "", nil
 }
 
-// A cursor names the last job looked at, and its place in the list for when it
-// has left it since. Places differ a little between handles.
-func cursorAt(j *job) string {
-	return hex.EncodeToString(j.id[:]) + "." + strconv.FormatUint(j.order, 36)
+// selectIDs is Select for jobs that are named.
+func (s *State) selectIDs(now Now, q *queue, f broker.Filter, state broker.State, at place, n int) (found []Ticket, next string) {
+	var named []*job
+	for _, id := range f.IDs {
+		if j := q.jobs[id]; j != nil && j.state == state && j.order > at.order && s.chosen(j, &f, now) {
+			named = append(named, j)
+		}
+	}
+	slices.SortFunc(named, func(a, b *job) int { return cmp.Compare(a.order, b.order) })
+	named = slices.Compact(named)
+	if len(named) > n {
+		named = named[:n]
+		next = cursorAt(named[n-1])
+	}
+	for _, j := range named {
+		found = append(found, s.ticket(j))
+	}
+	return found, next
 }
 
-func (q *queue) after(l *list, state broker.State, cursor string) (*job, error) {
+// A cursor names the last job looked at, and its place in the list for when it
+// has left it since. Places differ a little between handles.
+type place struct {
+	id    broker.ID
+	order uint64
+}
+
+func (p place) cursor() string {
+	return hex.EncodeToString(p.id[:]) + "." + strconv.FormatUint(p.order, 36)
+}
+
+func cursorAt(j *job) string { return place{j.id, j.order}.cursor() }
+
+// parseCursor reads a cursor; "" is the start.
+func parseCursor(cursor string) (p place, err error) {
+	if cursor == "" {
+		return p, nil
+	}
 	name, at, ok := strings.Cut(cursor, ".")
 	raw, err := hex.DecodeString(name)
 	order, err2 := strconv.ParseUint(at, 36, 64)
 	if !ok || err != nil || err2 != nil || len(raw) != 16 {
-		return nil, fmt.Errorf("%w: cursor %.64q is not from a list", broker.ErrInvalid, cursor)
+		return p, fmt.Errorf("%w: cursor %.64q is not from a list", broker.ErrInvalid, cursor)
 	}
-	if j := q.jobs[broker.ID(raw)]; j != nil && j.state == state && j.order == order {
-		return j.next, nil
+	return place{broker.ID(raw), order}, nil
+}
+
+// after returns the first job of a list behind a place.
+func (q *queue) after(l *list, state broker.State, p place) *job {
+	if j := q.jobs[p.id]; j != nil && j.state == state && j.order == p.order {
+		return j.next
 	}
 	j := l.first
-	for j != nil && j.order <= order {
+	for j != nil && j.order <= p.order {
 		j = j.next
 	}
-	return j, nil
+	return j
 }
 
 func (s *State) chosen(j *job, f *broker.Filter, now Now) bool {

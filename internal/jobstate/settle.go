@@ -13,6 +13,7 @@ type waitRec struct {
 	place, runAt int64
 	attempts     uint32
 	failures     uint32
+	kind         broker.SettleKind
 	err          []byte // text of a failure, while deciding
 	errLoc       Loc
 }
@@ -31,6 +32,7 @@ type finalRec struct {
 	reason    reason
 	flags     finalFlags
 	keepUntil int64 // with fKeep
+	kind      broker.SettleKind
 	failures  uint32
 	err       []byte
 	result    []byte
@@ -41,10 +43,11 @@ type finalRec struct {
 type finalFlags uint8
 
 const (
-	zDrop   finalFlags = 1 << iota // not kept at all
-	zKeep                          // kept until keepUntil
-	zError                         // has an error text
-	zResult                        // has a result
+	zDrop    finalFlags = 1 << iota // not kept at all
+	zKeep                           // kept until keepUntil
+	zError                          // has an error text
+	zResult                         // has a result
+	zExpired                        // its lease ended without a settlement
 )
 
 // Settle ends one lease. The answer's Err says why it was refused.
@@ -57,60 +60,61 @@ func (s *State) Settle(w *Writer, now Now, st *broker.Settlement) broker.Settled
 		return broker.Settled{Err: broker.ErrNotFound}
 	}
 	if j.state != broker.Leased || j.token() != st.Token {
-		if j.token() == st.Token && repeats(j, st.Kind) {
-			return broker.Settled{State: j.state}
+		if j.state != broker.Leased && j.token() == st.Token && j.ended == st.Kind {
+			return repeated(j, st)
 		}
 		return broker.Settled{State: j.state, Err: broker.ErrLeaseLost}
 	}
-	text := []byte(broker.CutError(st.Error))
-	switch kind := st.Kind; {
-	case kind == broker.Ack:
+	if st.Kind == broker.Ack {
 		return s.ack(w, now, j, st)
-	case kind == broker.Bury:
-		s.final(w, j, finalRec{state: broker.Dead, reason: reasonBuried, failures: j.failures + 1, err: text})
-	case kind == broker.Cancel || j.flags&cancelAsked != 0:
-		s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonCancelled, err: text})
-	case kind == broker.Nack && j.attempts >= j.maxAttempts:
-		s.final(w, j, finalRec{state: broker.Dead, reason: reasonAttempts, failures: j.failures + 1, err: text})
-	case kind == broker.Nack:
-		r := s.later(now, st.Delay)
-		r.reason, r.attempts, r.failures, r.err = reasonRetry, j.attempts, j.failures+1, text
-		s.again(w, j, r)
-	case kind == broker.Snooze:
-		r := s.later(now, st.Delay)
-		r.reason, r.attempts, r.failures = reasonSnoozed, j.attempts-1, j.failures
-		s.again(w, j, r)
-	case kind == broker.Release:
-		r := oldPlace(j)
-		r.reason, r.attempts, r.failures = reasonReleased, j.attempts-1, j.failures
-		s.again(w, j, r)
-	default:
-		return broker.Settled{State: j.state, Err: broker.ErrInvalid}
 	}
+	s.settle(w, now, j, st)
 	return broker.Settled{State: j.state}
 }
 
-// repeats says whether j is where a settlement of that kind had put it.
-func repeats(j *job, k broker.SettleKind) bool {
-	switch j.reason {
-	case reasonAcked:
-		return k == broker.Ack
-	case reasonRetry, reasonAttempts:
-		return k == broker.Nack
-	case reasonSnoozed:
-		return k == broker.Snooze
-	case reasonReleased:
-		return k == broker.Release
-	case reasonBuried:
-		return k == broker.Bury
-	case reasonCancelled:
-		return k != broker.Ack && k != broker.Bury
+// settle ends a lease otherwise than by an ack.
+func (s *State) settle(w *Writer, now Now, j *job, st *broker.Settlement) {
+	text, failures := []byte(broker.CutError(st.Error)), j.failures
+	if st.Kind == broker.Nack || st.Kind == broker.Bury {
+		failures++
 	}
-	return false
+	end := finalRec{kind: st.Kind, failures: failures, err: text}
+	again := waitRec{kind: st.Kind, failures: failures, err: text, attempts: j.attempts}
+	switch {
+	case st.Kind == broker.Cancel || j.flags&cancelAsked != 0:
+		end.state, end.reason = broker.Cancelled, reasonCancelled
+		s.final(w, j, end)
+	case st.Kind == broker.Bury:
+		end.state, end.reason = broker.Dead, reasonBuried
+		s.final(w, j, end)
+	case st.Kind == broker.Nack && j.attempts >= j.maxAttempts:
+		end.state, end.reason = broker.Dead, reasonAttempts
+		s.final(w, j, end)
+	case st.Kind == broker.Nack:
+		again.reason = reasonRetry
+		s.again(w, j, s.later(again, now, st.Delay))
+	case st.Kind == broker.Snooze:
+		again.reason, again.attempts, again.err = reasonSnoozed, j.attempts-1, nil
+		s.again(w, j, s.later(again, now, st.Delay))
+	case st.Kind == broker.Release:
+		again.reason, again.attempts, again.err = reasonReleased, j.attempts-1, nil
+		s.again(w, j, oldPlace(again, j))
+	}
+}
+
+// repeated is the answer to a settlement that took place before. Its
+// follow-ups were enqueued then, and may have ended since.
+func repeated(j *job, st *broker.Settlement) broker.Settled {
+	answer := broker.Settled{State: j.state}
+	for i := range st.FollowUps {
+		answer.FollowUps = append(answer.FollowUps, broker.Enqueued{ID: st.FollowUps[i].Job.ID, Existing: true})
+	}
+	return answer
 }
 
 func (s *State) ack(w *Writer, now Now, j *job, st *broker.Settlement) broker.Settled {
 	answer := broker.Settled{State: broker.Done}
+	s.final(w, j, finalRec{state: broker.Done, reason: reasonAcked, kind: broker.Ack, failures: j.failures, result: st.Result})
 	if len(st.FollowUps) > 0 {
 		answer.FollowUps = make([]broker.Enqueued, len(st.FollowUps))
 		for i := range st.FollowUps {
@@ -118,24 +122,26 @@ func (s *State) ack(w *Writer, now Now, j *job, st *broker.Settlement) broker.Se
 			answer.FollowUps[i] = s.enqueue(w, now, f.Queue, &f.Job)
 		}
 	}
-	s.final(w, j, finalRec{state: broker.Done, reason: reasonAcked, failures: j.failures, result: st.Result})
 	return answer
 }
 
-// later is a wait until delay from now; 0 is ready at once, behind what is
-// there.
-func (s *State) later(now Now, delay time.Duration) waitRec {
+// later makes r a wait until delay from now; 0 is ready at once, behind all
+// that is there.
+func (s *State) later(r waitRec, now Now, delay time.Duration) waitRec {
 	if delay <= 0 {
-		p := s.placeNow(now)
-		return waitRec{place: p, runAt: p}
+		r.place = max(now.Steady, s.lastPlace+1)
+		r.runAt = r.place
+		return r
 	}
-	at := satAdd(now.Steady, int64(min(delay, broker.MaxDelay)))
-	return waitRec{flags: wScheduled, place: at, runAt: at}
+	r.flags |= wScheduled
+	r.runAt = satAdd(now.Steady, int64(min(delay, broker.MaxDelay)))
+	r.place = r.runAt
+	return r
 }
 
-// oldPlace is a wait where the job stood before.
-func oldPlace(j *job) waitRec {
-	r := waitRec{place: j.place, runAt: j.runAt}
+// oldPlace makes r a wait where the job stood before.
+func oldPlace(r waitRec, j *job) waitRec {
+	r.place, r.runAt = j.place, j.runAt
 	if j.flags&byWall != 0 {
 		r.flags |= wByWall
 	}
@@ -151,6 +157,7 @@ func (s *State) again(w *Writer, j *job, r waitRec) {
 	w.str(j.queue().name)
 	w.id(j.id)
 	w.byte(byte(r.reason))
+	w.byte(byte(r.kind))
 	w.byte(byte(r.flags))
 	w.time(r.place)
 	w.time(r.runAt)
@@ -165,7 +172,7 @@ func (s *State) again(w *Writer, j *job, r waitRec) {
 
 func (s *State) readWait(r *reader) error {
 	j := s.find(r, r.str(), r.id())
-	rec := waitRec{reason: r.reason(), flags: waitFlags(r.byte()), place: r.time(), runAt: r.time(), attempts: uint32(r.uint()), failures: uint32(r.uint())}
+	rec := waitRec{reason: r.reason(), kind: broker.SettleKind(r.byte()), flags: waitFlags(r.byte()), place: r.time(), runAt: r.time(), attempts: uint32(r.uint()), failures: uint32(r.uint())}
 	if rec.flags&wError != 0 {
 		rec.errLoc = r.blob()
 	}
@@ -187,7 +194,7 @@ func (r *reader) reason() reason {
 func (s *State) applyWait(j *job, r *waitRec, at int64) {
 	worker := s.endRun(j, r.reason)
 	s.leave(j)
-	j.reason, j.changedAt = r.reason, at
+	j.reason, j.ended, j.changedAt = r.reason, r.kind, at
 	j.place, j.runAt, j.attempts = r.place, r.runAt, r.attempts
 	s.failed(j, r.failures)
 	j.flags &^= cancelAsked
@@ -195,7 +202,7 @@ func (s *State) applyWait(j *job, r *waitRec, at int64) {
 		s.retakeKey(j)
 		s.dropResult(j)
 	}
-	if r.flags&wError != 0 {
+	if r.flags&wError != 0 || r.kind == broker.Nack {
 		s.setError(j, r.errLoc)
 	}
 	if worker != "" {
@@ -227,7 +234,11 @@ func (s *State) failed(j *job, failures uint32) {
 	j.failures = failures
 }
 
+// setError replaces the text of the last failure.
 func (s *State) setError(j *job, l Loc) {
+	if l.Zero() && j.ext == nil {
+		return
+	}
 	e := j.more()
 	s.uses.drop(e.err)
 	s.uses.add(l)
@@ -270,6 +281,7 @@ func (s *State) final(w *Writer, j *job, r finalRec) {
 	w.id(j.id)
 	w.byte(byte(r.state))
 	w.byte(byte(r.reason))
+	w.byte(byte(r.kind))
 	w.byte(byte(r.flags))
 	w.uint(uint64(r.failures))
 	if r.flags&zKeep != 0 {
@@ -306,7 +318,7 @@ func (s *State) retain(w *Writer, j *job, r *finalRec) {
 
 func (s *State) readFinal(r *reader) error {
 	j := s.find(r, r.str(), r.id())
-	rec := finalRec{state: broker.State(r.byte()), reason: r.reason(), flags: finalFlags(r.byte()), failures: uint32(r.uint())}
+	rec := finalRec{state: broker.State(r.byte()), reason: r.reason(), kind: broker.SettleKind(r.byte()), flags: finalFlags(r.byte()), failures: uint32(r.uint())}
 	if !rec.state.Final() || rec.state > broker.Cancelled {
 		r.bad("state")
 	}
@@ -336,8 +348,11 @@ func (s *State) applyFinal(j *job, r *finalRec, at int64) {
 		t.totals.Cancelled++
 	}
 	worker := s.endRun(j, r.reason)
+	if r.flags&zExpired != 0 && r.reason != reasonCrashed {
+		t.totals.Expired++
+	}
 	s.leave(j)
-	j.reason, j.changedAt = r.reason, at
+	j.reason, j.ended, j.changedAt = r.reason, r.kind, at
 	s.failed(j, r.failures)
 	j.flags &^= cancelAsked
 	s.enter(j, r.state)
@@ -350,7 +365,7 @@ func (s *State) applyFinal(j *job, r *finalRec, at int64) {
 	if worker != "" {
 		j.more().worker = worker
 	}
-	if r.flags&zError != 0 {
+	if r.flags&zError != 0 || r.state == broker.Dead && r.kind != 0 {
 		s.setError(j, r.errLoc)
 	}
 	if r.flags&zResult != 0 {

@@ -56,7 +56,7 @@ func (s *State) Candidates(now Now, cmd *broker.Command) (found []Ticket, next s
 	if len(cmd.Filter.States) > 0 {
 		states = slices.DeleteFunc(slices.Clone(states), func(st broker.State) bool { return !slices.Contains(cmd.Filter.States, st) })
 	}
-	limit := min(max(cmd.Limit, 0), broker.MaxPageJobs)
+	limit := min(cmd.Limit, broker.MaxPageJobs)
 	if limit == 0 {
 		limit = broker.MaxPageJobs
 	}
@@ -108,6 +108,9 @@ func (s *State) Command(w *Writer, now Now, cmd *broker.Command, ids []broker.ID
 func CheckCommand(cmd *broker.Command) error {
 	if cmd.Kind < broker.CancelJobs || cmd.Kind > broker.ResumeQueue {
 		return fmt.Errorf("%w: command %d is unknown", broker.ErrInvalid, cmd.Kind)
+	}
+	if cmd.Limit < 0 {
+		return fmt.Errorf("%w: limit %d is negative", broker.ErrInvalid, cmd.Limit)
 	}
 	if err := broker.ValidName(cmd.Filter.Queue); err != nil {
 		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
@@ -192,6 +195,8 @@ func CheckList(f *broker.Filter, n int) error {
 	switch {
 	case len(f.States) != 1 || f.States[0] < broker.Scheduled || f.States[0] > broker.Cancelled:
 		return fmt.Errorf("%w: a list is of exactly one state, not %d", broker.ErrInvalid, len(f.States))
+	case f.Queue == "":
+		return fmt.Errorf("%w: a list is of one queue, and none is named", broker.ErrInvalid)
 	case n < 1 || n > broker.MaxPageJobs:
 		return fmt.Errorf("%w: a page of %d jobs, allowed are 1 to %d", broker.ErrInvalid, n, broker.MaxPageJobs)
 	}

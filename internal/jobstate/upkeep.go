@@ -36,20 +36,18 @@ func (s *State) Due() (at int64) {
 func (s *State) expire(w *Writer, j *job, why reason) {
 	switch {
 	case j.flags&cancelAsked != 0:
-		s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonCancelled})
+		s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonCancelled, flags: zExpired})
 	case j.attempts >= j.maxAttempts:
-		s.final(w, j, finalRec{state: broker.Dead, reason: reasonCrashed})
+		s.final(w, j, finalRec{state: broker.Dead, reason: reasonCrashed, flags: zExpired})
 	default:
-		r := oldPlace(j)
-		r.reason, r.attempts, r.failures = why, j.attempts, j.failures
-		s.again(w, j, r)
+		s.again(w, j, oldPlace(waitRec{reason: why, attempts: j.attempts, failures: j.failures}, j))
 	}
 }
 
 func (s *State) cancelUnstarted(w *Writer, now Now, max int) (n int) {
 	for n < max {
 		it := s.starts.top()
-		if it == nil || it.at >= clockOf(it.j, now) {
+		if it == nil || it.at > clockOf(it.j, now) {
 			return n
 		}
 		s.final(w, it.j, finalRec{state: broker.Cancelled, reason: reasonNotStarted})

@@ -1,0 +1,15 @@
+package membroker
+
+import (
+	"testing"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/broker/brokertest"
+)
+
+func TestKeepsTheContract(t *testing.T) {
+	brokertest.RunInBubbles(t, func(t *testing.T) brokertest.Harness {
+		b := New(Config{})
+		return brokertest.Harness{Open: func() broker.Broker { return b.Another() }}
+	})
+}
