@@ -14,7 +14,7 @@ import (
 )
 
 // Scan reads whole sealed segments, from and to included, apart from the
-// handle's own position; safe for concurrent use. What it does not find sound
+// handle's own position; safe for concurrent use. It hands out what Read does. What it does not find sound
 // is a *CorruptError. fn's error ends it.
 func (l *Log) Scan(from, to uint64, fn func(*Frame) error) error {
 	c := chain{pos: Pos{Segment: from}, loose: true}
@@ -27,7 +27,7 @@ func (l *Log) Scan(from, to uint64, fn func(*Frame) error) error {
 		}
 		w.on(f.File)
 		s, err := walk(&w, &c, l.seed, noLimit, func(f *Frame) error {
-			if f.Kind != KindData {
+			if f.Kind == KindHead {
 				return nil
 			}
 			return fn(f)

@@ -30,11 +30,12 @@ const (
 	ctlSince  = 13 // when it took it, monotonic nanoseconds
 
 	ctlDurable    = 16 // known durable
-	ctlPoison     = 24 // not 0: poisoned
-	ctlFull       = 25 // not 0: the reserve is missing
+	ctlPoison     = 24 // flagSet: poisoned
+	ctlFull       = 25 // flagSet: the reserve is missing
 	ctlGeneration = 26 // that of CURRENT
 
 	controlMagic = 0x314c4f52544e4f43 // "CONTROL1"
+	flagSet      = 0x21544553         // a flag is this or not set, so that garbage sets none
 )
 
 type control struct {
@@ -122,6 +123,10 @@ func (c *control) pos(i int) (Pos, bool) {
 	return unpack(c.load(i))
 }
 
+func (c *control) swap(i int, from, to uint64) bool {
+	return atomic.CompareAndSwapUint64(&c.words.Load()[i], from, to)
+}
+
 // raise moves a packed position forward, never back.
 func (c *control) raise(i int, p Pos) {
 	for {
@@ -129,7 +134,7 @@ func (c *control) raise(i int, p Pos) {
 		if q, ok := unpack(old); ok && !q.Before(p) {
 			return
 		}
-		if atomic.CompareAndSwapUint64(&c.words.Load()[i], old, pack(p)) {
+		if c.swap(i, old, pack(p)) {
 			return
 		}
 	}
@@ -139,7 +144,7 @@ func (c *control) raise(i int, p Pos) {
 func (c *control) raiseWord(i int, v uint64) {
 	for {
 		old := c.load(i)
-		if old >= v || atomic.CompareAndSwapUint64(&c.words.Load()[i], old, v) {
+		if old >= v || c.swap(i, old, v) {
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -63,35 +64,45 @@ func (l *Log) survey(p Pos, thorough bool) (tail, error) {
 		if !ok || n <= p.Segment {
 			continue
 		}
-		used, err := l.used(n, thorough)
+		begun, err := l.begun(n, thorough)
 		if err != nil {
 			return t, fmt.Errorf("survey segment %d: %w", n, err)
 		}
-		if used {
+		if begun {
 			t.synced = later(t.synced, Pos{Segment: n})
 		}
 	}
 	return t, nil
 }
 
-// used reports whether segment n holds anything, which proves that all before
-// it was durable.
-func (l *Log) used(n uint64, thorough bool) (bool, error) {
+func (l *Log) begun(n uint64, thorough bool) (bool, error) {
 	f, err := l.files.get(SegmentFile(n))
 	if err != nil {
 		return false, err
 	}
 	defer l.files.put(f)
-	if thorough {
-		off, err := firstNonzero(f, 0)
-		return off >= 0, err
+	limit := int64(maxOffset)
+	if !thorough {
+		limit = minRead
 	}
-	b := make([]byte, minRead)
-	k, err := f.ReadAt(b, 0)
-	if err == io.EOF {
-		err = nil
+	return begunFile(f.File, l.seed, n, limit)
+}
+
+// begunFile reports whether the log reached segment n, file f, which proves
+// that all before it was durable: it begins with the magic of a frame, whole
+// or not, or a header of its own is found up to limit. Other bytes in a blank
+// segment are damage of no consequence; they are cut when the log gets there.
+func begunFile(f vfs.File, seed uint32, n uint64, limit int64) (bool, error) {
+	var b [4]byte
+	k, err := f.ReadAt(b[:], 0)
+	if err != nil && err != io.EOF {
+		return false, err
 	}
-	return !allZero(b[:k]), err
+	if k == len(b) && binary.LittleEndian.Uint32(b[:]) == frameMagic {
+		return true, nil
+	}
+	t, err := surveyFile(f, seed, Pos{Segment: n}, limit)
+	return len(t.found) > 0, err
 }
 
 // surveyFile looks for headers of frames, and for the last byte that is not
@@ -113,6 +124,9 @@ func surveyFile(f vfs.File, seed uint32, p Pos, limit int64) (tail, error) {
 	}
 	err := eachChunk(f, p.Offset, func(at int64, b []byte) bool {
 		b = b[:max(0, min(int64(len(b)), limit-at))]
+		if len(carry) == 0 && allZero(b) {
+			return at+int64(len(b)) < limit
+		}
 		for i := len(b) - 1; i >= 0; i-- {
 			if b[i] != 0 {
 				t.end = at + int64(i) + 1

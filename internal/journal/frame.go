@@ -53,7 +53,7 @@ type Frame struct {
 	Epoch      uint32
 	Wall       int64 // the writer's wall clock, nanoseconds since 1970
 	SyncedUpTo Pos   // what was known durable before it was written
-	Kind       Kind  // KindData, except from Inspect and Salvage
+	Kind       Kind  // KindData or KindEnd; from Inspect and Salvage KindHead, too
 	Stateful   bool
 	Count      int    // records in the body
 	Body       []byte // valid until fn returns; owned by the handle

@@ -17,11 +17,7 @@ const recheck = 100 * time.Millisecond
 // waits as long as it takes and blocks an OS thread, so let one goroutine of a
 // process call it. Waiters take turns (LOCK.next), so that nobody starves.
 func (l *Log) Lock() error {
-	if err := l.takeLock(true); err != nil {
-		return err
-	}
-	l.look()
-	return nil
+	return l.takeLock(true)
 }
 
 // TryLock is Lock without waiting.
@@ -30,26 +26,20 @@ func (l *Log) TryLock() (bool, error) {
 	if err == errTaken {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	l.look()
-	return true, nil
+	return err == nil, err
 }
 
-// look finds out, under LOCK just taken, whether anybody held it in between.
-func (l *Log) look() {
-	c := l.control
-	seq := c.load(ctlSeq)
+// proven reports that the position is still the end of the log, because
+// nobody else had a turn since this handle caught up, as CONTROL counts them.
+func (l *Log) proven() bool {
+	c, turn := l.control, l.turn.Load()
 	end, ok := unpack(c.load(ctlEnd))
-	l.proven = l.caught && seq == l.seqSeen+1 && c.load(ctlFlight) == 0 && ok && end == l.at.pos
-	l.seqSeen = seq
-	l.ready = false
+	return l.caught && turn-l.sawTurn <= 1 && c.load(ctlFlight) == 0 && ok && end == l.at.pos
 }
 
 var errTaken = errors.New("journal: the lock is taken")
 
-// takeLock takes the append lock without a look at the read position, which
+// takeLock takes the append lock. It does not look at the read position, which
 // may be in use by another goroutine. errTaken when wait is false and it is
 // not free.
 func (l *Log) takeLock(wait bool) error {
@@ -100,7 +90,9 @@ func (l *Log) locked() error {
 		return err
 	}
 	c := l.control
-	c.store(ctlSeq, c.load(ctlSeq)+1)
+	turn := c.load(ctlSeq) + 1
+	c.store(ctlSeq, turn)
+	l.turn.Store(turn)
 	c.store(ctlSince, uint64(l.checked))
 	c.store(ctlHolder, uint64(l.pid))
 	return nil
@@ -138,7 +130,7 @@ func (l *Log) rebuildControl() error {
 	c := l.control
 	c.rebuild(uint64(l.sys.Monotonic()) | 1<<62) // above what any handle remembers
 	if poisoned {
-		c.store(ctlPoison, 1)
+		c.store(ctlPoison, flagSet)
 	}
 	for {
 		cur, err := readCurrent(l.sys, l.dir)
@@ -164,15 +156,14 @@ func (l *Log) Unlock() {
 	l.mu.Unlock()
 }
 
-// Holder is who holds the append lock, from CONTROL: a hint for a watchdog.
-// since is when it took it, on the Clock's monotonic time. Not ok when nobody
-// seems to hold it.
-func (l *Log) Holder() (pid int, since time.Duration, ok bool) {
+// Holder is who holds the append lock, and for how long, from CONTROL: a hint
+// for a watchdog. Not ok when nobody seems to hold it.
+func (l *Log) Holder() (pid int, held time.Duration, ok bool) {
 	p := l.control.load(ctlHolder)
 	if p == 0 || !l.control.valid() {
 		return 0, 0, false
 	}
-	return int(p), time.Duration(l.control.load(ctlSince)), true
+	return int(p), l.sys.Monotonic() - time.Duration(l.control.load(ctlSince)), true
 }
 
 // TryCompactLock takes COMPACT, held while a checkpoint is built, CURRENT

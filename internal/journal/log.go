@@ -23,9 +23,6 @@ type Options struct {
 	// Counters is called under LOCK when a segment is sealed; the bytes are
 	// kept in its end record. Nil keeps none.
 	Counters func() []byte
-	// Sealed is called with the counters of each end record that reading
-	// passes and that this handle did not write; its error ends the reading.
-	Sealed func(at Pos, counters []byte) error
 	// FirstSegmentBytes is the size of segment 1; each later one is twice as
 	// large, up to 64 times. Zero is 1 MiB. For tests.
 	FirstSegmentBytes int64
@@ -52,7 +49,8 @@ type Log struct {
 	compMu  sync.Mutex // with COMPACT
 	compact atomic.Bool
 	closed  atomic.Bool
-	checked time.Duration // when LOCK was last compared with its name
+	checked time.Duration // when LOCK was last compared with its name; under mu
+	turn    atomic.Uint64 // CONTROL's count of turns, for the one this handle has or had
 
 	curMu sync.Mutex
 	cur   Current
@@ -62,10 +60,9 @@ type Log struct {
 	win      window
 	frame    Frame
 	pos      atomic.Uint64 // at.pos, packed, for everyone
-	seqSeen  uint64        // CONTROL's lock sequence when this handle last held LOCK
-	proven   bool          // nobody wrote since this handle last caught up
-	caught   bool          // caught up at least once since Start
-	ready    bool          // caught up under the LOCK held now
+	caught   bool          // the position was at the true end in turn sawTurn
+	sawTurn  uint64        // the last turn in which this handle caught up
+	ready    uint64        // the turn in which it may write; 0: none
 	out      []byte        // header space and body of the next frame
 	rollSize int           // size of the last counters, for when to roll
 	aheadOf  uint64        // segment whose successors were opened
@@ -100,6 +97,9 @@ func (l *Log) report(what string, args ...any) {
 	}
 }
 
+// lose forgets that the position is the end of the log.
+func (l *Log) lose() { l.caught, l.ready = false, 0 }
+
 func (l *Log) setPos(c chain) {
 	l.at = c
 	l.pos.Store(pack(c.pos))
@@ -129,6 +129,7 @@ func (l *Log) GenerationChanged() bool {
 // whose position is before the start of segment Checkpoint+1 has to Start
 // again; another may go on.
 func (l *Log) Refresh() (Current, error) {
+	hint := l.control.load(ctlGeneration)
 	c, err := readCurrent(l.sys, l.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: CURRENT is missing", ErrNotStore)
@@ -143,6 +144,9 @@ func (l *Log) Refresh() (Current, error) {
 	changed := c.Generation != l.cur.Generation
 	l.cur = c
 	l.curMu.Unlock()
+	if hint > c.Generation && l.control.swap(ctlGeneration, hint, c.Generation) && l.moved(c) {
+		return l.Refresh() // the hint was garbage, and a Flip did not get through to it
+	}
 	if !changed {
 		return c, nil
 	}
@@ -183,7 +187,7 @@ func (l *Log) Start() (uint64, func(fn func(io.Reader) error) error, error) {
 		}
 		l.setPos(at)
 		l.win.reset()
-		l.caught, l.proven, l.ready = false, false, false
+		l.lose()
 		return c.Checkpoint, read, nil
 	}
 }
@@ -200,7 +204,7 @@ func (l *Log) Poisoned() error {
 	if p := l.poisoned.Load(); p != nil {
 		return p.err
 	}
-	if l.control.load(ctlPoison) == 0 {
+	if l.control.load(ctlPoison) != flagSet {
 		return nil
 	}
 	p := &poison{fmt.Errorf("%w: %s", ErrPoisoned, l.readPoison())}
@@ -234,7 +238,7 @@ func (l *Log) Poison(why error) {
 	}
 	l.broken.Store(true)
 	l.poisoned.CompareAndSwap(nil, &poison{fmt.Errorf("%w: %w", ErrPoisoned, why)})
-	l.control.store(ctlPoison, 1)
+	l.control.store(ctlPoison, flagSet)
 	text := why.Error()
 	err := writeFile(l.sys, join(l.dir, poisonName), []byte(text[:min(len(text), poisonMax)]), 0)
 	if err == nil {
@@ -244,7 +248,7 @@ func (l *Log) Poison(why error) {
 }
 
 // Full reports whether the reserve is missing: no Enqueue until it is back.
-func (l *Log) Full() bool { return l.control.load(ctlFull) != 0 }
+func (l *Log) Full() bool { return l.control.load(ctlFull) == flagSet }
 
 // Shared is the caller's half of CONTROL: 256 words that all handles share,
 // to be read and written with sync/atomic. They are hints, and zeros again

@@ -46,7 +46,9 @@ func locked(t testing.TB, l *Log, fn func()) {
 // bodies returns a function that collects the bodies of frames.
 func bodies(to *[]string) func(*Frame) error {
 	return func(f *Frame) error {
-		*to = append(*to, string(f.Body))
+		if f.Kind == KindData {
+			*to = append(*to, string(f.Body))
+		}
 		return nil
 	}
 }

@@ -146,7 +146,7 @@ func (l *Log) openLocked() error {
 	}
 	poisoned, err := l.exists(poisonName)
 	if poisoned {
-		l.control.store(ctlPoison, 1)
+		l.control.store(ctlPoison, flagSet)
 	}
 	return err
 }

@@ -58,7 +58,7 @@ func (l *Log) prepUnlock() {
 func (l *Log) setFull(full bool) {
 	var v uint64
 	if full {
-		v = 1
+		v = flagSet
 	}
 	if l.control.load(ctlFull) != v {
 		l.control.store(ctlFull, v)

@@ -10,7 +10,8 @@ import (
 var noLimit = Pos{Segment: maxSegment + 1}
 
 // Read hands out the frames from the read position to the published end,
-// without the lock. A bad frame there means "not yet": Read stops before it
+// without the lock: data frames, and the end records of other handles, whose
+// body is the counters. A bad frame there means "not yet": Read stops before it
 // and CatchUp will say what it is. When fn fails, Read returns its error, and
 // the frame is handed out again next time.
 func (l *Log) Read(fn func(*Frame) error) error {
@@ -91,17 +92,14 @@ func (l *Log) forwardIn(f *openFile, limit Pos, across bool, fn func(*Frame) err
 	return sightZero, false, nil
 }
 
-// hand gives the frame that was read to whom it concerns.
+// hand gives the frame that was read to the caller: heads are not for him.
 func (l *Log) hand(fn func(*Frame) error) error {
 	l.refused = nil
-	switch l.frame.Kind {
-	case KindData:
-		l.refused = fn(&l.frame)
-	case KindEnd:
+	if l.frame.Kind == KindEnd {
 		l.rollSize = max(l.rollSize, len(l.frame.Body))
-		if l.o.Sealed != nil {
-			l.refused = l.o.Sealed(l.frame.At, l.frame.Body)
-		}
+	}
+	if l.frame.Kind != KindHead {
+		l.refused = fn(&l.frame)
 	}
 	return l.refused
 }
@@ -133,7 +131,11 @@ func (l *Log) cross() (bool, error) {
 	case s == sightZero:
 		return false, nil
 	case s == sightBad:
-		return false, corruptAt(l.at.pos, "a frame is missing before segment %d", next.pos.Segment)
+		begun, err := begunFile(f.File, l.seed, next.pos.Segment, minRead)
+		if begun {
+			err = corruptAt(l.at.pos, "no frame, but the log was begun in segment %d", next.pos.Segment)
+		}
+		return false, err
 	}
 	l.setPos(next)
 	return true, nil
@@ -165,15 +167,16 @@ func (l *Log) CatchUp(fn func(*Frame) error) error {
 	if err := l.Poisoned(); err != nil {
 		return err
 	}
-	if l.proven {
-		l.ready = true
+	if l.proven() {
+		l.sawTurn = l.turn.Load()
+		l.ready = l.sawTurn
 		return nil
 	}
 	defer l.win.reset()
 	published, known := l.control.pos(ctlEnd)
 	flight := l.control.load(ctlFlight) != 0
 	across := !l.caught || flight || !known || published.Segment != l.at.pos.Segment
-	l.caught = false
+	l.lose()
 	l.win.step = int(min(max(published.Offset-l.at.pos.Offset+headerSize, minRead), maxRead))
 	s, err := l.forward(noLimit, across, fn)
 	if err != nil {
@@ -209,7 +212,8 @@ func (l *Log) settleEnd() error {
 		}
 	}
 	l.publish()
-	l.caught, l.ready, l.proven = true, true, true
+	l.caught, l.sawTurn = true, l.turn.Load()
+	l.ready = l.sawTurn
 	if l.aheadOf != l.at.pos.Segment {
 		l.aheadOf = l.at.pos.Segment
 		l.openAhead()

@@ -29,7 +29,7 @@ func (l *Log) Recover(fn func(*Frame) error) error {
 	}
 	poisoned := l.Poisoned() != nil
 	defer l.win.reset()
-	l.caught, l.ready, l.proven = false, false, false
+	l.lose()
 	known, _ := l.control.pos(ctlDurable)
 	if end, ok := l.control.pos(ctlEnd); !ok || end.Before(known) {
 		known = Pos{} // the page contradicts itself
@@ -51,7 +51,7 @@ func (l *Log) Recover(fn func(*Frame) error) error {
 	}
 	if poisoned {
 		if err := l.leavePoison(); err != nil {
-			l.caught, l.ready, l.proven = false, false, false
+			l.lose()
 			return fmt.Errorf("recover from poison: %w", err)
 		}
 	}
@@ -92,7 +92,7 @@ func (l *Log) fromDisk() error {
 	return nil
 }
 
-// lastUsed is the number of the last segment whose first bytes are not zero.
+// lastUsed is the number of the last segment that the log reached.
 func (l *Log) lastUsed() (uint64, error) {
 	names, err := l.sys.ReadDir(l.dir)
 	if err != nil {
@@ -104,11 +104,11 @@ func (l *Log) lastUsed() (uint64, error) {
 		if !ok || n <= last {
 			continue
 		}
-		used, err := l.used(n, false)
+		begun, err := l.begun(n, false)
 		if err != nil {
 			return 0, err
 		}
-		if used {
+		if begun {
 			last = n
 		}
 	}
@@ -223,7 +223,7 @@ func (l *Log) SkipToEnd() (last Frame, ok bool, err error) {
 		return Frame{}, false, skipError(err)
 	}
 	l.setPos(c)
-	l.caught, l.proven, l.ready = false, false, false
+	l.lose()
 	return l.frame, true, nil
 }
 

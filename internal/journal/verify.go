@@ -344,11 +344,11 @@ func (x *examiner) survey(n uint64) (t tail, next int64, err error) {
 		if m <= n {
 			continue
 		}
-		off, err := firstNonzero(x.v.files[m], 0)
+		begun, err := begunFile(x.v.files[m], x.v.seed, m, maxOffset)
 		if err != nil {
 			return t, -1, err
 		}
-		if off >= 0 {
+		if begun {
 			t.synced = later(t.synced, Pos{Segment: m})
 		}
 	}

@@ -87,12 +87,12 @@ func (w *window) look(c *chain, seed uint32, limit int64, f *Frame) (sight, erro
 	if err := c.check(&h); err != nil {
 		return s, err
 	}
-	size := headerSize + int(h.length)
-	b, err = w.peek(c.pos.Offset, size, limit)
+	size, padded := headerSize+int(h.length), int(frameSize(int(h.length)))
+	b, err = w.peek(c.pos.Offset, padded, limit)
 	if err != nil {
 		return sightBad, fmt.Errorf("read frame %v: %w", c.pos, err)
 	}
-	if len(b) < size || sumOf(seed, b[headerSize:]) != h.bodySum {
+	if len(b) < padded || sumOf(seed, b[headerSize:size]) != h.bodySum || !allZero(b[size:]) {
 		return sightBad, nil
 	}
 	if h.kind == KindHead {

@@ -27,6 +27,9 @@ type FrameHeader struct {
 // the end record.
 func (l *Log) endSpace() int64 { return frameSize(l.rollSize) }
 
+// mayWrite reports whether the handle has caught up in the turn it has.
+func (l *Log) mayWrite() bool { return l.held.Load() && l.ready != 0 && l.ready == l.turn.Load() }
+
 // Reserve makes room for a frame whose body is about n bytes: it begins the
 // next segment when the active one is full, or when n is over 1 MiB. LOCK must
 // be held and the handle caught up. Call it before deciding anything that
@@ -35,7 +38,7 @@ func (l *Log) endSpace() int64 { return frameSize(l.rollSize) }
 // It returns ErrDiskFull for an Enqueue while the reserve is missing,
 // ErrPoisoned, or ErrTooLarge when n is over MaxBody.
 func (l *Log) Reserve(n int, class Class) error {
-	if !l.ready || !l.held.Load() {
+	if !l.mayWrite() {
 		return ErrNotLocked
 	}
 	if err := l.Poisoned(); err != nil {
@@ -149,7 +152,7 @@ func (l *Log) createNext() (bool, error) {
 // number. LOCK must be held and the handle caught up. A segment that holds
 // nothing but its head is sealed too.
 func (l *Log) Seal() (uint64, error) {
-	if !l.ready || !l.held.Load() {
+	if !l.mayWrite() {
 		return 0, ErrNotLocked
 	}
 	if err := l.Poisoned(); err != nil {
@@ -266,7 +269,7 @@ func (l *Log) space(body []byte) []byte {
 // wraps ErrDiskFull when there is no room, ErrPoisoned when the store is or
 // has become poisoned, ErrTooLarge over MaxBody.
 func (l *Log) Append(body []byte, h FrameHeader) (next Pos, err error) {
-	if !l.ready || !l.held.Load() {
+	if !l.mayWrite() {
 		return Pos{}, ErrNotLocked
 	}
 	if err := l.Poisoned(); err != nil {
@@ -298,8 +301,7 @@ func (l *Log) writeFrame(f *openFile, kind Kind, b []byte, fh FrameHeader) error
 	h := l.encode(&l.at, kind, b, fh)
 	b = b[:frameSize(int(h.length))]
 	if _, err := f.WriteAt(b, h.pos.Offset); err != nil {
-		l.ready, l.proven = false, false
-		l.caught = false
+		l.lose()
 		return l.undo(f, h.pos, int64(len(b)), err)
 	}
 	c := l.at
