@@ -22,6 +22,7 @@ const (
 	Sector
 )
 
+// String is one word.
 func (k UnitKind) String() string {
 	return [...]string{"entry", "size", "sector"}[k]
 }
@@ -34,6 +35,7 @@ type Unit struct {
 	Choices int   // at least 2: 0 is what is durable, Choices-1 what is newest
 }
 
+// String is one line for a log.
 func (u Unit) String() string {
 	if u.Kind == Sector {
 		return fmt.Sprintf("sector %s+%d", u.Path, u.Offset)

@@ -1,7 +1,6 @@
 package crashfs
 
 import (
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -42,22 +41,18 @@ func newDir() *inode {
 	return &inode{kind: directory, names: map[string]*inode{}, durable: map[string]*inode{}}
 }
 
-// link makes n the directory's entry of that name, as processes see it.
-func (dir *inode) link(name string, n *inode) {
-	dir.names[name] = n
-	n.parent, n.name = dir, name
-	n.links++
+// link makes node the directory's entry of that name, as processes see it.
+func (n *inode) link(name string, node *inode) {
+	n.names[name] = node
+	node.parent, node.name = n, name
+	node.links++
 }
 
-// walk calls fn for every inode below, by the names that processes see, in
-// order.
-func (dir *inode) walk(at string, fn func(name string, n *inode)) {
-	for _, base := range slices.Sorted(maps.Keys(dir.names)) {
-		n := dir.names[base]
-		fn(at+"/"+base, n)
-		if n.kind == directory {
-			n.walk(at+"/"+base, fn)
-		}
+// walk calls fn for every inode below, as processes see them.
+func (n *inode) walk(fn func(*inode)) {
+	for _, node := range n.names {
+		fn(node)
+		node.walk(fn)
 	}
 }
 

@@ -143,7 +143,7 @@ func (m *Machine) Stop() {
 		return
 	}
 	m.stopped = true
-	m.root.walk("", func(_ string, n *inode) { n.freeze() })
+	m.root.walk(func(n *inode) { n.freeze() })
 	m.wakeAll()
 }
 
@@ -243,6 +243,7 @@ func clean(name string) string {
 	return path.Clean("/" + filepath.ToSlash(name))
 }
 
+// String tells the machine from others of the test.
 func (m *Machine) String() string {
 	return fmt.Sprintf("machine with seed %d at boot %d", m.cfg.Seed, m.boot)
 }

@@ -17,14 +17,15 @@ var (
 	ErrCrash = errors.New("crashfs: machine stopped")
 )
 
-// ShortWrite, returned by the function given to Inject, lets a write do its
-// first N bytes and fail with Err, which can be ErrKilled or ErrCrash too.
-// Without Err it is syscall.EIO. For any other operation it is Err alone.
+// ShortWrite is an error that the function given to Inject can return: a write
+// does its first N bytes and fails with Err, which can be ErrKilled or ErrCrash
+// too. Without Err it is syscall.EIO. Any other operation fails with Err alone.
 type ShortWrite struct {
 	N   int
 	Err error
 }
 
+// Error says how far the write goes.
 func (e ShortWrite) Error() string {
 	return fmt.Sprintf("short write of %d bytes: %v", e.N, e.Err)
 }
@@ -68,6 +69,7 @@ var opNames = [...]string{
 	"map", "sameas", "close", "watchdir", "watchfile",
 }
 
+// String is one word.
 func (k OpKind) String() string {
 	if k < 0 || int(k) >= len(opNames) {
 		return fmt.Sprintf("op%d", int(k))
@@ -97,6 +99,7 @@ type Op struct {
 	Seq     int    // counts all operations of the machine, from 0
 }
 
+// String is one line for a log.
 func (o Op) String() string {
 	s := fmt.Sprintf("op %d of process %d: %s %s", o.Seq, o.Process.pid, o.Kind, o.Path)
 	switch o.Kind {

@@ -340,6 +340,7 @@ func (p *Process) Watch() (vfs.Watcher, error) {
 	return w, nil
 }
 
+// String gives the process id.
 func (p *Process) String() string { return fmt.Sprintf("process %d", p.pid) }
 
 // findDir is find for a directory.
