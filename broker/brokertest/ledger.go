@@ -42,17 +42,21 @@ func (l *ledger) record(r broker.Ref) *record {
 	return l.jobs[r]
 }
 
-// Enqueue forgets the end of a job whose id is taken again.
+// Enqueue forgets the former life of an id that is used again.
 func (w *watched) Enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
 	answers, err := w.Broker.Enqueue(ctx, c, queue, jobs)
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
 	for _, a := range answers {
-		if ref := (broker.Ref{Queue: queue, ID: a.ID}); !a.Existing && w.log.record(ref).done != 0 {
-			w.log.jobs[ref] = &record{}
-		}
+		w.log.added(queue, a)
 	}
 	return answers, err
+}
+
+func (l *ledger) added(queue string, a broker.Enqueued) {
+	if !a.Existing {
+		delete(l.jobs, broker.Ref{Queue: queue, ID: a.ID})
+	}
 }
 
 // Claim checks each lease against what came before.
@@ -118,8 +122,11 @@ func (w *watched) Settle(ctx context.Context, c broker.Call, s []broker.Settleme
 			l.f.Errorf("%v: %v with token %v was accepted after the ack with token %v", s[i].Ref, s[i].Kind, s[i].Token, r.done)
 		case s[i].Token < r.token:
 			l.f.Errorf("%v: %v with the stale token %v was accepted, the last is %v", s[i].Ref, s[i].Kind, s[i].Token, r.token)
-		case s[i].Kind == broker.Ack:
+		case s[i].Kind == broker.Ack && r.token == s[i].Token:
 			r.done = s[i].Token
+		}
+		for n, added := range a.FollowUps[:min(len(a.FollowUps), len(s[i].FollowUps))] {
+			l.added(s[i].FollowUps[n].Queue, added)
 		}
 	}
 	return answers, err

@@ -42,6 +42,7 @@ type store struct {
 	start   time.Duration // monotonic time then
 	rules   rules
 	seq     uint64 // numbers places and entries into states
+	sweep   uint64 // the number of the upkeep, closing or command under way, 0 for none
 	jobs    []*job // in the order of their enqueues
 	keys    map[keyName]*keyRecord
 	totals  map[taskName]*broker.Totals
@@ -53,12 +54,15 @@ type store struct {
 
 // rules are the decisions that a self-test breaks, one at a time.
 type rules struct {
-	before func(a, b *job) bool   // claim order
-	token  func(j *job) uint64    // the next token's lower half
-	free   func(s *store, j *job) // j gives back its key
-	tally  func(total *int64)     // an event is counted
-	lost   func(j *job) bool      // j disappears when it is acked
-	due    func(now, at time.Time) bool
+	before func(a, b *job) bool             // claim order
+	token  func(j *job) uint64              // the next token's lower half
+	free   func(s *store, j *job)           // j gives back its key
+	tally  func(total *int64)               // an event is counted
+	due    func(now, at time.Time) bool     // what is due at at is due now
+	valid  func(j *job, now time.Time) bool // j's lease is not over
+	keep   func(s *store, j *job) time.Duration
+	back   func(j *job)   // a start is given back
+	wake   func(s *store) // waiting calls look again
 }
 
 type taskName struct{ queue, task string }
@@ -76,15 +80,16 @@ type keyRecord struct {
 // job is a job as the model keeps it. Job has what a reader sees.
 type job struct {
 	broker.Job
-	hold    broker.KeyHold
-	keyFor  time.Duration
-	wall    bool              // RunAt is wall time: the job was enqueued with At
-	place   uint64            // breaks ties of RunAt in the claim order
-	entered mark              // when it came into its state
-	claims  uint64            // ever
-	holder  *Model            // whose end ends the lease; nil for a remote one
-	settled broker.SettleKind // the last settlement that Token made; 0 for none
-	answer  broker.Settled    // what it was answered
+	hold      broker.KeyHold
+	keyFor    time.Duration
+	wall      bool              // RunAt is wall time: the job was enqueued with At
+	place     uint64            // breaks ties of RunAt in the claim order
+	entered   mark              // when it came into its state
+	sweep     uint64            // the upkeep, closing or command that brought it there; 0 for none
+	claims    uint64            // ever
+	holder    *Model            // whose end ends the lease; nil for a remote one
+	settled   broker.SettleKind // the last settlement that Token made; 0 for none
+	followUps []broker.Enqueued // what it was answered for them
 }
 
 // mark is a moment; seq orders equal ones.
@@ -123,8 +128,11 @@ func rightRules() rules {
 		token: func(j *job) uint64 { return j.claims },
 		free:  (*store).freeKey,
 		tally: func(total *int64) { *total++ },
-		lost:  func(*job) bool { return false },
 		due:   func(now, at time.Time) bool { return !now.Before(at) },
+		valid: func(j *job, now time.Time) bool { return now.Before(j.LeaseExpiresAt) },
+		keep:  (*store).keepFor,
+		back:  func(j *job) { j.Attempt-- },
+		wake:  (*store).wakeAll,
 	}
 }
 
@@ -164,6 +172,7 @@ func (m *Model) Close() error {
 		close(m.closed)
 		s.promote()
 		s.handles = slices.DeleteFunc(s.handles, func(h *Model) bool { return h == m })
+		defer s.sweeping()()
 		for _, j := range s.in("", broker.Leased) {
 			if j.holder == m {
 				s.expire(j, broker.ReasonWorkerDied)
@@ -197,10 +206,19 @@ func (m *Model) alive(ctx context.Context) error {
 // now is the time for leases and delays: it goes on when wall time steps.
 func (s *store) now() time.Time { return s.base.Add(s.clock.Monotonic() - s.start) }
 
+// sweeping marks what is moved, until the returned function is called, as moved
+// by one sweep: the order among those jobs is open.
+func (s *store) sweeping() (done func()) {
+	s.sweep = s.next()
+	return func() { s.sweep = 0 }
+}
+
 func (s *store) next() uint64 { s.seq++; return s.seq }
 
-// wake tells every waiting call to look again.
-func (s *store) wake() {
+func (s *store) wake() { s.rules.wake(s) }
+
+// wakeAll tells every waiting call to look again.
+func (s *store) wakeAll() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -225,7 +243,7 @@ func (s *store) promote() {
 	})
 	for _, j := range due {
 		j.State = broker.Ready
-		j.entered = mark{j.RunAt, s.next()}
+		j.entered, j.sweep = mark{j.RunAt, s.next()}, 0
 	}
 }
 
@@ -235,7 +253,7 @@ func (s *store) enter(j *job, state broker.State, reason string) {
 		j.LeaseExpiresAt, j.CancelRequested, j.holder = time.Time{}, false, nil
 	}
 	j.State, j.Reason = state, reason
-	j.entered = mark{s.now(), s.next()}
+	j.entered, j.sweep = mark{s.now(), s.next()}, s.sweep
 	if state.Final() {
 		j.FinishedAt = s.now()
 		if j.hold != broker.HoldFor {
@@ -267,7 +285,7 @@ func (s *store) end(j *job, state broker.State, reason string) {
 	case broker.Cancelled:
 		s.rules.tally(&t.Cancelled)
 	}
-	if s.keepFor(j) == 0 {
+	if s.rules.keep(s, j) == 0 {
 		s.remove(j)
 	}
 }
@@ -351,9 +369,10 @@ func (m *Model) Maintain(ctx context.Context) (time.Duration, error) {
 	s := m.s
 	defer s.mu.Unlock()
 	defer s.wake()
+	defer s.sweeping()()
 	now := s.now()
 	for _, j := range s.in("", broker.Leased) {
-		if !now.Before(j.LeaseExpiresAt) {
+		if !s.rules.valid(j, now) {
 			s.expire(j, broker.ReasonExpired)
 		}
 	}
@@ -363,7 +382,7 @@ func (m *Model) Maintain(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	for _, j := range slices.Clone(s.jobs) {
-		if keep := s.keepFor(j); j.State.Final() && keep >= 0 && !now.Before(j.FinishedAt.Add(keep)) {
+		if keep := s.rules.keep(s, j); j.State.Final() && keep >= 0 && !now.Before(j.FinishedAt.Add(keep)) {
 			s.remove(j)
 		}
 	}

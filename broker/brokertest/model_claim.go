@@ -157,7 +157,7 @@ func ttl(d time.Duration) time.Duration {
 // at its deadline, even before Maintain has noticed.
 func (s *store) holds(r broker.Ref, token broker.Token) *job {
 	j := s.find(r)
-	if j == nil || j.State != broker.Leased || j.Token != token || !s.now().Before(j.LeaseExpiresAt) {
+	if j == nil || j.State != broker.Leased || j.Token != token || !s.rules.valid(j, s.now()) {
 		return nil
 	}
 	return j

@@ -34,6 +34,7 @@ func (m *Model) Apply(ctx context.Context, _ broker.Call, c broker.Command) (bro
 	if limit == 0 {
 		limit = 1000
 	}
+	defer s.sweeping()()
 	var step broker.Step
 	for _, state := range commandStates[c.Kind] {
 		for _, j := range s.in(c.Filter.Queue, state) {

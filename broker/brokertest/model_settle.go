@@ -57,19 +57,27 @@ func (s *store) settle(t *broker.Settlement) broker.Settled {
 	case j == nil:
 		return broker.Settled{Err: fmt.Errorf("model: %w", broker.ErrNotFound)}
 	case j.settled == t.Kind && j.Token == t.Token && j.State != broker.Leased:
-		return broker.Settled{State: j.State, FollowUps: slices.Clone(j.answer.FollowUps)} // a repeat
+		return broker.Settled{State: j.State, FollowUps: j.repeat(t)}
 	case s.holds(t.Ref, t.Token) == nil:
 		return broker.Settled{State: j.State, Err: fmt.Errorf("model: %w", broker.ErrLeaseLost)}
 	}
 	j.settled = t.Kind
-	j.answer = broker.Settled{}
+	j.followUps = nil
 	s.judge(j, t)
-	j.answer.State = j.State
 	for i := range t.FollowUps {
 		f := &t.FollowUps[i]
-		j.answer.FollowUps = append(j.answer.FollowUps, s.enqueue(f.Queue, &f.Job))
+		j.followUps = append(j.followUps, s.enqueue(f.Queue, &f.Job))
 	}
-	return broker.Settled{State: j.State, FollowUps: slices.Clone(j.answer.FollowUps)}
+	return broker.Settled{State: j.State, FollowUps: slices.Clone(j.followUps)}
+}
+
+// repeat answers for the follow-ups of a settlement that took place before. It
+// is taken for the same one when it names as many.
+func (j *job) repeat(t *broker.Settlement) []broker.Enqueued {
+	if len(t.FollowUps) != len(j.followUps) {
+		return nil
+	}
+	return slices.Clone(j.followUps)
 }
 
 // judge does what a settlement of a valid lease asks for.
@@ -79,15 +87,12 @@ func (s *store) judge(j *job, t *broker.Settlement) {
 		j.Failures++
 		s.rules.tally(&s.total(j).Failed)
 	case broker.Snooze, broker.Release:
-		j.Attempt--
+		s.rules.back(j)
 	}
 	switch {
 	case t.Kind == broker.Ack:
 		j.HasResult, j.Result = t.Result != nil, bytes.Clone(t.Result)
 		s.end(j, broker.Done, broker.ReasonAcked)
-		if s.rules.lost(j) {
-			s.remove(j)
-		}
 	case t.Kind == broker.Cancel || j.CancelRequested:
 		s.cancel(j, t.Error)
 	case t.Kind == broker.Nack && j.Attempt < j.MaxAttempts:

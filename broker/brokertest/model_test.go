@@ -35,3 +35,8 @@ func TestModelKeepsTheContractInBubbles(t *testing.T) {
 func TestModelKeepsTheContractOnAManualClock(t *testing.T) {
 	Run(t, func(t *testing.T) Harness { return manualHarness(nil) })
 }
+
+func TestModelAgreesWithItself(t *testing.T) {
+	RunHistories(t, func(t *testing.T) Harness { return manualHarness(nil) }, 100, 1)
+	RunHistoriesInBubbles(t, func(t *testing.T) Harness { return modelHarness(NewModel(nil)) }, 20, 1000)
+}

@@ -1,0 +1,149 @@
+package brokertest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// breakages are brokers that keep all of the contract but one thing. topics are
+// some of those in which the suite has to notice.
+var breakages = []struct {
+	name   string
+	broken func(r *rules)
+	topics []string
+	seen   bool // random histories notice as well
+}{
+	{"the token does not grow", func(r *rules) { r.token = func(*job) uint64 { return 1 } }, []string{"lease", "settle", "attempts"}, true},
+	{"the token shrinks", func(r *rules) { r.token = func(j *job) uint64 { return 1000 - j.claims } }, []string{"lease"}, true},
+	{"a key is never freed", func(r *rules) { r.free = func(*store, *job) {} }, []string{"keys"}, true},
+	{"a key is freed by who does not hold it", func(r *rules) {
+		r.free = func(s *store, j *job) { delete(s.keys, keyName{j.Queue, j.Task, j.Key}) }
+	}, []string{"keys"}, true},
+	{"priority is ignored", func(r *rules) {
+		r.before = func(a, b *job) bool { return mark{a.RunAt, a.place}.before(mark{b.RunAt, b.place}) }
+	}, []string{"order"}, true},
+	{"priority is the wrong way round", func(r *rules) {
+		right := r.before
+		r.before = func(a, b *job) bool {
+			if a.Priority != b.Priority {
+				return a.Priority < b.Priority
+			}
+			return right(a, b)
+		}
+	}, []string{"order", "due"}, true},
+	{"the last comes first", func(r *rules) {
+		right := r.before
+		r.before = func(a, b *job) bool { return right(b, a) }
+	}, []string{"order"}, true},
+	{"the order is that of the ids", func(r *rules) {
+		r.before = func(a, b *job) bool { return a.ID.String() < b.ID.String() }
+	}, []string{"order"}, true},
+	{"a counter is lost", func(r *rules) { r.tally = func(*int64) {} }, []string{"counts", "attempts"}, true},
+	{"a counter counts double", func(r *rules) { r.tally = func(n *int64) { *n += 2 } }, []string{"counts"}, true},
+	{"a job is due a little early", func(r *rules) {
+		r.due = func(now, at time.Time) bool { return !now.Add(2 * time.Millisecond).Before(at) }
+	}, []string{"due"}, false},
+	{"a job is due a little late", func(r *rules) {
+		r.due = func(now, at time.Time) bool { return now.After(at) }
+	}, []string{"due"}, false},
+	{"a job is never due", func(r *rules) { r.due = func(now, at time.Time) bool { return false } }, []string{"due", "order"}, true},
+	{"a lease never ends", func(r *rules) { r.valid = func(*job, time.Time) bool { return true } }, []string{"lease", "attempts"}, true},
+	{"a lease ends at half its time", func(r *rules) {
+		r.valid = func(j *job, now time.Time) bool {
+			return now.Before(j.ClaimedAt.Add(j.LeaseExpiresAt.Sub(j.ClaimedAt) / 2))
+		}
+	}, []string{"lease"}, true},
+	{"a done job is dropped though it has a result", func(r *rules) {
+		right := r.keep
+		r.keep = func(s *store, j *job) time.Duration {
+			if j.State == broker.Done {
+				return 0
+			}
+			return right(s, j)
+		}
+	}, []string{"retention", "fidelity"}, true},
+	{"a finished job is never dropped", func(r *rules) {
+		r.keep = func(*store, *job) time.Duration { return -1 }
+	}, []string{"retention", "settle"}, true},
+	{"a snooze uses the attempt", func(r *rules) { r.back = func(*job) {} }, []string{"settle", "attempts"}, true},
+	{"nobody who waits is woken", func(r *rules) { r.wake = func(*store) {} }, []string{"wait"}, false},
+}
+
+// failing runs every case on a broken model and returns the topics that noticed.
+func failing(t *testing.T, broken func(r *rules)) map[string]int {
+	topics := map[string]int{}
+	for _, c := range Cases() {
+		synctest.Test(t, func(t *testing.T) {
+			m := NewModel(nil)
+			broken(&m.s.rules)
+			failures, _ := recorded(t, func(t testing.TB) { c.Run(t, bubble(modelHarness(m))) })
+			if len(failures) > 0 {
+				topics[c.Topic]++
+			}
+		})
+	}
+	return topics
+}
+
+func TestTheSuiteNoticesABrokenBroker(t *testing.T) {
+	for _, b := range breakages {
+		t.Run(b.name, func(t *testing.T) {
+			noticed := failing(t, b.broken)
+			for _, topic := range b.topics {
+				if noticed[topic] == 0 {
+					t.Errorf("no case of %q failed; those that did: %v", topic, noticed)
+				}
+			}
+		})
+	}
+}
+
+func TestTheSuiteFailsNobodyWhoKeepsTheContract(t *testing.T) {
+	if noticed := failing(t, func(*rules) {}); len(noticed) > 0 {
+		t.Errorf("failed: %v", noticed)
+	}
+}
+
+func TestHistoriesNoticeABrokenBroker(t *testing.T) {
+	for _, b := range breakages {
+		if !b.seen {
+			continue
+		}
+		t.Run(b.name, func(t *testing.T) {
+			on := func(t *testing.T, run func(t *testing.T, h Harness)) {
+				t.Run("history", func(t *testing.T) { run(t, manualHarness(b.broken)) })
+			}
+			const histories = 60
+			for seed := range uint64(histories) {
+				if play(t, newScript(seed), on) != "" {
+					return
+				}
+			}
+			t.Errorf("none of %d histories noticed", histories)
+		})
+	}
+}
+
+func TestAFailingHistoryIsMadeShort(t *testing.T) {
+	on := func(t *testing.T, run func(t *testing.T, h Harness)) {
+		t.Run("history", func(t *testing.T) {
+			run(t, manualHarness(func(r *rules) { r.back = func(*job) {} }))
+		})
+	}
+	for seed := range uint64(60) {
+		script := newScript(seed)
+		failure := play(t, script, on)
+		if failure == "" {
+			continue
+		}
+		short, failure := shrink(t, script, failure, on)
+		if len(short) > 4 || failure == "" { // an enqueue, a claim, a snooze or release, and what is in between
+			t.Errorf("seed %d: %d steps are left of %d: %v", seed, len(short), len(script), short)
+		}
+		return
+	}
+	t.Error("no history failed")
+}

@@ -1,0 +1,165 @@
+package brokertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// generator makes the steps of a history.
+type generator struct{ *rand.Rand }
+
+func pick[V any](g *generator, from ...V) V { return from[g.IntN(len(from))] }
+
+func (g *generator) client() int { return g.IntN(historyClients) }
+
+func (g *generator) slot() slot { return slot(g.IntN(historySlots)) }
+
+// units is a time of whole units.
+func (g *generator) units(n int) time.Duration { return time.Duration(g.IntN(n)) * historyUnit }
+
+func (g *generator) step() step {
+	switch n := g.IntN(100); {
+	case n < 28:
+		return g.enqueue()
+	case n < 48:
+		return g.claim()
+	case n < 70:
+		return g.settle()
+	case n < 76:
+		return g.extend()
+	case n < 86:
+		return g.command()
+	case n < 94:
+		return passStep(historyUnit/2 + g.units(6))
+	case n < 96:
+		return passStep(pick(g, time.Second, time.Minute, 2*time.Hour))
+	case n < 98:
+		return reopenStep(g.IntN(historyClients+1) - 1)
+	default:
+		return explainStep{g.client(), []slot{g.slot(), g.slot()}}
+	}
+}
+
+func (g *generator) job(s slot) broker.NewJob {
+	n := broker.NewJob{
+		ID: s.ref().ID, Task: pick(g, "t", "t", "u"), Payload: pick(g, nil, []byte("x"), []byte("y")),
+		Priority: pick[int32](g, 0, 0, 0, 1, -1), Tenant: pick(g, "", "", "x"),
+		Key: pick(g, historyKeys...), MaxAttempts: pick(g, 0, 1, 2),
+		Retain: pick(g, 0, 0, -1, time.Second, 5*historyUnit),
+	}
+	if n.Key != "" {
+		n.KeyHold = pick(g, broker.HoldUntilFinal, broker.HoldUntilStarted, broker.HoldFor)
+		if n.KeyHold == broker.HoldFor {
+			n.KeyFor = historyUnit + g.units(5)
+		}
+	}
+	if g.IntN(4) == 0 {
+		n.Delay = g.units(5)
+	}
+	if g.IntN(8) == 0 {
+		n.StartWithin = historyUnit + g.units(4)
+	}
+	return n
+}
+
+func (g *generator) enqueue() step {
+	first := g.slot()
+	s := enqueueStep{client: g.client(), slots: []slot{first}, at: g.IntN(4) == 0}
+	for range g.IntN(3) {
+		next := (first + slot(g.IntN(5)*len(historyQueues))) % historySlots
+		if next.ref().Queue == first.ref().Queue {
+			s.slots = append(s.slots, next)
+		}
+	}
+	for _, one := range s.slots {
+		s.jobs = append(s.jobs, g.job(one))
+	}
+	return s
+}
+
+func (g *generator) claim() step {
+	return claimStep{g.client(), broker.ClaimRequest{
+		Queues: pick(g, nil, historyQueues[:1], historyQueues[1:], []string{"b", "a"}, []string{"none", "a", "b"}),
+		Tasks:  pick(g, nil, nil, historyTasks[:1], historyTasks[1:]),
+		Max:    1 + g.IntN(4), TTL: pick(g, 0, historyUnit+g.units(5), time.Second),
+		Worker: pick(g, "w1", "w2"), Remote: g.IntN(4) == 0,
+	}}
+}
+
+// run is most often the last lease of a slot.
+func (g *generator) run() run { return run{g.slot(), pick(g, 0, 0, 0, 0, 0, 0, 1, 9)} }
+
+func (g *generator) settle() step {
+	s := settleStep{client: g.client()}
+	for range 1 + g.IntN(4) {
+		o := settlement{run: g.run(), s: broker.Settlement{
+			Kind:   pick(g, broker.Ack, broker.Ack, broker.Ack, broker.Nack, broker.Nack, broker.Snooze, broker.Release, broker.Bury, broker.Cancel),
+			Result: pick(g, nil, nil, []byte("r"), []byte{}), Error: pick(g, "", "e1", "e2"),
+		}}
+		switch o.s.Kind {
+		case broker.Nack, broker.Snooze:
+			o.s.Delay = g.units(4)
+		case broker.Ack:
+			if g.IntN(4) == 0 {
+				next := g.slot()
+				o.s.FollowUps = []broker.FollowUp{{Queue: next.ref().Queue, Job: g.job(next)}}
+			}
+		}
+		s.of = append(s.of, o)
+	}
+	return s
+}
+
+func (g *generator) extend() step {
+	s := extendStep{client: g.client(), ttl: historyUnit + g.units(6)}
+	for range g.IntN(4) {
+		s.runs = append(s.runs, g.run())
+	}
+	if g.IntN(2) == 0 {
+		s.worker = broker.Worker{ID: pick(g, "w1", "w2"), Queues: pick(g, nil, historyQueues[:1]), Tasks: pick(g, nil, historyTasks[:1])}
+		s.leaving = g.IntN(4) == 0
+	}
+	if g.IntN(2) == 0 {
+		s.progress = &broker.Progress{Percent: g.IntN(101), Note: fmt.Sprint("note ", g.IntN(3))}
+	}
+	return s
+}
+
+// command makes a command. A requeue is of one job, because the order in which
+// one command brings back several is left open.
+func (g *generator) command() step {
+	c := broker.Command{Kind: pick(g, broker.CancelJobs, broker.CancelJobs, broker.RequeueJobs, broker.RequeueJobs, broker.DeleteJobs, broker.PauseQueue, broker.ResumeQueue, broker.ResumeQueue)}
+	c.Reason = pick(g, "", "by ada")
+	first := g.slot()
+	c.Filter.Queue = first.ref().Queue
+	switch c.Kind {
+	case broker.PauseQueue, broker.ResumeQueue:
+		return commandStep{g.client(), c}
+	case broker.RequeueJobs:
+		c.Filter.IDs = []broker.ID{first.ref().ID}
+	default:
+		c.Limit = pick(g, 0, 1, 2)
+		if g.IntN(2) == 0 {
+			c.Filter.IDs = []broker.ID{first.ref().ID, g.slot().ref().ID}
+		}
+		if g.IntN(4) == 0 {
+			c.Filter.Task = pick(g, historyTasks...)
+		}
+		if g.IntN(4) == 0 {
+			c.Filter.States = []broker.State{pick(g, broker.States[:]...)}
+		}
+		if g.IntN(4) == 0 {
+			c.Filter.ErrorContains = pick(g, "e", "1", "ada")
+		}
+		if g.IntN(6) == 0 {
+			c.Filter.OlderThan = historyUnit + historyUnit/4
+		}
+		if g.IntN(6) == 0 {
+			c.Filter.NewerThan, c.Filter.Tenant = historyUnit+historyUnit/4, "x"
+		}
+	}
+	return commandStep{g.client(), c}
+}

@@ -1,0 +1,173 @@
+package brokertest
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// player plays a history on a broker and on the model at once.
+type player struct {
+	f       *fixture
+	m       *Model // never closed, so that the model's store goes on
+	clients [historyClients]struct {
+		real  broker.Broker
+		model *Model
+	}
+	runs    map[broker.Ref][]tokens
+	settled map[lease]bool // the leases that a settlement has ended
+}
+
+// lease names a lease by the model's token.
+type lease struct {
+	ref   broker.Ref
+	token broker.Token
+}
+
+// tokens are those of one lease, by the broker and by the model.
+type tokens struct{ real, model broker.Token }
+
+func newPlayer(f *fixture) *player {
+	p := &player{f: f, m: NewModel(f.h.Clock), runs: map[broker.Ref][]tokens{}, settled: map[lease]bool{}}
+	for i := range p.clients {
+		p.open(i)
+	}
+	return p
+}
+
+func (p *player) open(i int) {
+	p.clients[i].real, p.clients[i].model = p.f.open(), p.m.Open()
+}
+
+func (p *player) real(i int) broker.Broker { return p.clients[i].real }
+
+func (p *player) model(i int) *Model { return p.clients[i].model }
+
+func (p *player) failed() bool { return p.f.Failed() }
+
+// tokens finds a lease, or makes one up.
+func (p *player) tokens(r run) tokens {
+	given := p.runs[r.slot.ref()]
+	if n := len(given) - 1 - r.back; n >= 0 {
+		return given[n]
+	}
+	return tokens{7, 7}
+}
+
+// added forgets the leases of an id's former life.
+func (p *player) added(queue string, a broker.Enqueued) {
+	if a.Existing {
+		return
+	}
+	ref := broker.Ref{Queue: queue, ID: a.ID}
+	for _, t := range p.runs[ref] {
+		delete(p.settled, lease{ref, t.model})
+	}
+	delete(p.runs, ref)
+}
+
+// maintain does the upkeep of both.
+func (p *player) maintain() {
+	p.f.maintain()
+	if _, err := p.m.Maintain(p.f.ctx); err != nil {
+		p.f.Errorf("model: maintain: %v", err)
+	}
+}
+
+// reopen closes one client, or all of them, and opens others. What a closed
+// client held is only sure to be free after the next upkeep.
+func (p *player) reopen(client int) {
+	all := client < 0
+	if all && !p.f.h.Reopen {
+		return
+	}
+	if all {
+		p.f.must("close", p.f.b.Close())
+	}
+	for i := range p.clients {
+		if i == client || all {
+			p.f.must("close", p.clients[i].real.Close())
+			p.f.must("close the model", p.clients[i].model.Close())
+		}
+	}
+	if all {
+		p.f.b = p.f.open()
+	}
+	for i := range p.clients {
+		if i == client || all {
+			p.open(i)
+		}
+	}
+	p.maintain()
+}
+
+// compare wants that the broker shows what the model shows.
+func (p *player) compare() {
+	b := p.clients[0].real
+	for _, q := range historyQueues {
+		for n, s := range broker.States {
+			filter := broker.Filter{Queue: q, States: []broker.State{s}}
+			got, wanted := p.f.list(b, filter, 3+n), p.f.list(p.m, filter, 100)
+			p.arrange(got, wanted)
+			if same(p, q+": "+s.String(), slotsOf(got), slotsOf(wanted)); p.failed() {
+				return
+			}
+			for i := range got {
+				p.sameJob(q+": "+s.String(), got[i], wanted[i])
+			}
+		}
+	}
+	got, err := b.Counts(p.f.ctx, "")
+	p.f.must("counts", err)
+	wanted, err := p.m.Counts(p.f.ctx, "")
+	p.f.must("counts of the model", err)
+	same(p, "counts", got, wanted)
+	p.compareWorkers(b)
+}
+
+// arrange brings both lists into one order where the order is open: among jobs
+// that one upkeep, one closing client or one command moved.
+func (p *player) arrange(got, wanted []broker.Job) {
+	for at := 0; at < len(wanted); {
+		sweep, end := p.sweep(wanted[at]), at+1
+		for sweep != 0 && end < len(wanted) && p.sweep(wanted[end]) == sweep {
+			end++
+		}
+		for _, list := range [][]broker.Job{got, wanted} {
+			if len(list) >= end {
+				slices.SortFunc(list[at:end], func(a, b broker.Job) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+			}
+		}
+		at = end
+	}
+}
+
+func (p *player) sweep(j broker.Job) uint64 { return p.m.s.find(j.Ref()).sweep }
+
+func (p *player) compareWorkers(b broker.Broker) {
+	got, err := b.Workers(p.f.ctx, "")
+	p.f.must("workers", err)
+	wanted, err := p.m.Workers(p.f.ctx, "")
+	p.f.must("workers of the model", err)
+	type held struct {
+		id     string
+		leases int
+	}
+	heldBy := func(workers []broker.Worker) (all []held) {
+		for _, w := range workers {
+			all = append(all, held{w.ID, w.Leases})
+		}
+		slices.SortFunc(all, func(a, b held) int { return bytes.Compare([]byte(a.id), []byte(b.id)) })
+		return all
+	}
+	same(p, "workers", heldBy(got), heldBy(wanted))
+}
+
+// slotsOf shows jobs as a script names them.
+func slotsOf(jobs []broker.Job) (slots []int) {
+	for _, j := range jobs {
+		slots = append(slots, int(j.ID[15])-1)
+	}
+	return slots
+}
