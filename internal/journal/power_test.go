@@ -19,15 +19,17 @@ type world struct {
 	acked int      // how many of them were durable when the caller was told
 }
 
-// append appends and syncs n frames, one sync for every two.
-func (w *world) append(l *Log, n int) error {
+// append appends n frames, with a sync for every two of them.
+func (w *world) append(l *Log, n int) error { return w.appendEvery(l, n, 2) }
+
+func (w *world) appendEvery(l *Log, n, every int) error {
 	for i := range n {
 		s := fmt.Sprintf("%d %s", len(w.tried), strings.Repeat("x", len(w.tried)*13%50))
 		w.tried = append(w.tried, s)
 		if err := appendOne(l, s, Settle); err != nil {
 			return err
 		}
-		if i%2 == 0 {
+		if i%every != every-1 {
 			continue
 		}
 		if _, err := l.Sync(); err != nil {
@@ -71,7 +73,10 @@ func (w *world) run() error {
 	if err := compactNow(l); err != nil {
 		return err
 	}
-	return w.append(l, 2)
+	if err := w.append(l, 2); err != nil {
+		return err
+	}
+	return w.appendEvery(l, 12, 6)
 }
 
 // judge checks what is left of the store on m after a power cut.

@@ -49,13 +49,18 @@ func (l *Log) Recover(fn func(*Frame) error) error {
 	if err := l.settleEnd(); err != nil {
 		return err
 	}
-	if poisoned {
-		if err := l.leavePoison(); err != nil {
-			l.lose()
-			return fmt.Errorf("recover from poison: %w", err)
-		}
+	if err := l.syncEnd(); err != nil {
+		return fmt.Errorf("recover: %w", err)
 	}
-	return l.syncEnd()
+	if !poisoned {
+		return nil
+	}
+	if err := l.leavePoison(); err != nil {
+		l.lose()
+		return fmt.Errorf("recover from poison: %w", err)
+	}
+	l.raiseDurable(l.at.pos)
+	return nil
 }
 
 // fromDisk syncs and drops from the cache what may not be durable: the last
