@@ -33,8 +33,9 @@ type Command struct {
 	// Inherit are files that the command and its children keep open, as long
 	// as any of them lives: a lock on one of them lasts that long.
 	Inherit []*os.File
-	// Grace is how long the process group has between SIGTERM and SIGKILL.
-	Grace time.Duration
+	// Grace says how long the process group has between SIGTERM and SIGKILL,
+	// given the cause that ended Run's context.
+	Grace func(cause error) time.Duration
 	// Stderr receives the standard error as it comes; nil means nobody does.
 	Stderr io.Writer
 }
@@ -50,7 +51,7 @@ type Result struct {
 
 // Run runs the command and waits for it and, where it can, for everything that
 // it left in its process group. When ctx ends, the group gets SIGTERM and,
-// Grace later, SIGKILL; Run returns once the command is gone. Its error is for
+// its grace later, SIGKILL; Run returns once the command is gone. Its error is for
 // a command that could not be started at all, or whose output could not be
 // read; any exit status is a Result.
 func (c *Command) Run(ctx context.Context) (*Result, error) {
@@ -72,7 +73,7 @@ func (c *Command) Run(ctx context.Context) (*Result, error) {
 	stopped, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		stopGroup(ctx, cmd, c.Grace, done)
+		c.stopGroup(ctx, cmd, done)
 	}()
 	err := cmd.Wait()
 	close(done)
@@ -90,14 +91,14 @@ func (c *Command) Run(ctx context.Context) (*Result, error) {
 
 // stopGroup waits until the command is done or ctx ends, and then stops the
 // process group, which exists until the command is waited for.
-func stopGroup(ctx context.Context, cmd *exec.Cmd, grace time.Duration, done <-chan struct{}) {
+func (c *Command) stopGroup(ctx context.Context, cmd *exec.Cmd, done <-chan struct{}) {
 	select {
 	case <-done:
 		return
 	case <-ctx.Done():
 	}
 	terminateGroup(cmd)
-	timer := time.NewTimer(grace)
+	timer := time.NewTimer(c.Grace(context.Cause(ctx)))
 	defer timer.Stop()
 	select {
 	case <-done:

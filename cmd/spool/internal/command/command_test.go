@@ -96,7 +96,7 @@ func TestTheWholeGroupIsStopped(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan *Result, 1)
 			go func() {
-				r, err := (&Command{Shell: c.shell, Env: []string{"DIR=" + dir}, Grace: c.grace}).Run(ctx)
+				r, err := (&Command{Shell: c.shell, Env: []string{"DIR=" + dir}, Grace: func(error) time.Duration { return c.grace }}).Run(ctx)
 				if err != nil {
 					t.Error(err)
 				}

@@ -70,7 +70,7 @@ func (f *Fleet) once(m *member) bool {
 	stderr := command.Tail{Max: 2000}
 	cmd, err := f.begin(m, &stderr)
 	if err != nil {
-		f.event(m, "failed", err.Error())
+		f.event(m, 0, "failed", err.Error())
 		return false
 	}
 	if cmd == nil {
@@ -83,12 +83,12 @@ func (f *Fleet) once(m *member) bool {
 	f.mu.Unlock()
 	switch {
 	case err == nil:
-		f.event(m, "finished", "")
+		f.event(m, cmd.Process.Pid, "finished", "")
 		return false
 	case killed(cmd):
-		f.event(m, "killed", "")
+		f.event(m, cmd.Process.Pid, "killed", "")
 	default:
-		f.event(m, "failed", fmt.Sprintf("%v: %s", err, strings.TrimSpace(string(stderr.Bytes()))))
+		f.event(m, cmd.Process.Pid, "failed", fmt.Sprintf("%v: %s", err, strings.TrimSpace(string(stderr.Bytes()))))
 	}
 	return !stopped
 }
@@ -117,7 +117,7 @@ func (f *Fleet) begin(m *member, stderr io.Writer) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-func (f *Fleet) event(m *member, what, text string) {
+func (f *Fleet) event(m *member, pid int, what, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch what {
@@ -127,7 +127,7 @@ func (f *Fleet) event(m *member, what, text string) {
 		f.faults = append(f.faults, m.plan.Name+": "+text)
 	}
 	if f.Event != nil {
-		f.Event(Event{Process: m.plan.Name, What: what, Text: text})
+		f.Event(Event{Process: m.plan.Name, PID: pid, What: what, Text: text})
 	}
 }
 

@@ -47,10 +47,42 @@ type Wrongs struct {
 	Errors           int `json:"errors"`              // calls that failed, processes that died by themselves
 }
 
+// Wrong is one count of Wrongs.
+type Wrong struct {
+	Name  string // for people
+	Count int
+}
+
+// List returns all counts, in the order of the fields.
+func (w *Wrongs) List() []Wrong {
+	return []Wrong{
+		{"lost", w.Lost}, {"acked twice", w.AckedTwice}, {"ran again after ack", w.RanAgainAfterAck}, {"ran unasked", w.RanUnasked},
+		{"claimed twice", w.ClaimedTwice}, {"stuck", w.Stuck}, {"damaged", w.Damaged}, {"unknown", w.Unknown},
+		{"torn batches", w.TornBatches}, {"key twice", w.KeyTwice}, {"wrong state", w.WrongState}, {"wrong counter", w.WrongCounter},
+		{"errors", w.Errors},
+	}
+}
+
 // Sum is the number of all wrongs.
-func (w *Wrongs) Sum() int {
-	return w.Lost + w.AckedTwice + w.RanAgainAfterAck + w.RanUnasked + w.ClaimedTwice + w.Stuck + w.Damaged +
-		w.Unknown + w.TornBatches + w.KeyTwice + w.WrongState + w.WrongCounter + w.Errors
+func (w *Wrongs) Sum() (n int) {
+	for _, x := range w.List() {
+		n += x.Count
+	}
+	return n
+}
+
+// AddError counts an error that the ledgers do not know of.
+func (r *Report) AddError(text string) {
+	r.wrong(&r.Errors, "%s", text)
+	r.OK = false
+}
+
+// wrong counts and describes a finding.
+func (r *Report) wrong(count *int, format string, args ...any) {
+	*count++
+	if len(r.Findings) < maxFindings {
+		r.Findings = append(r.Findings, fmt.Sprintf(format, args...))
+	}
 }
 
 // maxFindings bounds the list of what is wrong.
@@ -93,14 +125,6 @@ func Judge(ctx context.Context, b broker.Broker, ledgers string) (*Report, error
 	}
 	j.OK = j.Sum() == 0
 	return j.Report, nil
-}
-
-// wrong counts and describes a finding.
-func (j *judge) wrong(count *int, format string, args ...any) {
-	*count++
-	if len(j.Findings) < maxFindings {
-		j.Findings = append(j.Findings, fmt.Sprintf(format, args...))
-	}
 }
 
 // walk looks at every job of the store.

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
+)
+
+// app is what a command works with. Its first part comes from the system (or
+// from a test), its second from the command line.
+type app struct {
+	in     io.Reader
+	stdout io.Writer
+	errw   io.Writer
+	now    func() time.Time
+	// openBroker opens a store. It creates one only when asked to.
+	openBroker func(dir string, a access) (broker.Broker, error)
+
+	dir  string
+	json bool
+	out  *bufio.Writer // on stdout; flushed at the end of a command
+}
+
+// access says what a command does to a store.
+type access uint8
+
+const (
+	reading  access = iota // looks at it and changes not a byte
+	changing               // needs one that is there
+	creating               // makes one where there is none
+)
+
+// system returns the app of a process.
+func system() *app {
+	return &app{in: os.Stdin, stdout: os.Stdout, errw: os.Stderr, now: time.Now, openBroker: openFile}
+}
+
+// open opens the store for a command, which closes it.
+func (a *app) open(how access, cfg spool.Config) (*spool.Client, error) {
+	b, err := a.openBroker(a.dir, how)
+	if err != nil {
+		return nil, err
+	}
+	return spool.New(b, cfg), nil
+}
+
+// with opens the store, calls fn, and closes it. The context ends with SIGINT
+// or SIGTERM; a second one ends the process.
+func (a *app) with(how access, fn func(ctx context.Context, c *spool.Client) error) error {
+	ctx, stop := interruptible()
+	defer stop()
+	c, err := a.open(how, spool.Config{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(ctx, c), c.Close())
+}
+
+// interruptible returns a context that SIGINT and SIGTERM end. After the first
+// signal the next one has its usual effect.
+func interruptible() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(interrupted{s})
+		case <-ctx.Done():
+		}
+		signal.Stop(signals)
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// interrupted is the cause of a context that a signal ended.
+type interrupted struct{ signal os.Signal }
+
+func (i interrupted) Error() string { return "stopped by " + i.signal.String() }
+
+// print writes a line of text for people.
+func (a *app) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.out, format+"\n", args...)
+	return err
+}
+
+// note writes a line to the standard error. What becomes of it does not matter.
+func (a *app) note(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.errw, "spool: "+format+"\n", args...)
+}
+
+// object writes v as one line of JSON, exactly.
+func (a *app) object(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the command line: a field is a flag or a command.
+type cli struct {
+	Dir  exact `short:"d" env:"SPOOL_DIR" default:"${dir}" placeholder:"DIR" help:"Directory of the store."`
+	JSON bool  `name:"json" help:"Print JSON: exact, for scripts."`
+
+	Enqueue enqueueCmd `cmd:"" group:"jobs" help:"Add a job, or one for each line of the input."`
+	Work    workCmd    `cmd:"" group:"jobs" help:"Run a shell command for each job."`
+	List    listCmd    `cmd:"" group:"jobs" help:"List jobs."`
+	Show    showCmd    `cmd:"" group:"jobs" help:"Show all of a job, and why it does not run now."`
+	Stats   statsCmd   `cmd:"" group:"jobs" help:"Show how many jobs are in which state, who works, and the store's health."`
+
+	Claim  claimCmd  `cmd:"" group:"hand" help:"Take ready jobs, to run them yourself."`
+	Extend extendCmd `cmd:"" group:"hand" help:"Keep a claimed job for longer."`
+	Ack    ackCmd    `cmd:"" group:"hand" help:"Finish a claimed job: done."`
+	Nack   nackCmd   `cmd:"" group:"hand" help:"Give up on this run of a claimed job: a failed attempt."`
+	Bury   buryCmd   `cmd:"" group:"hand" help:"Give up on a claimed job: a dead letter at once."`
+
+	Cancel cancelCmd `cmd:"" group:"operate" help:"Cancel jobs that wait or run."`
+	Pause  pauseCmd  `cmd:"" group:"operate" help:"Stop the claiming of jobs of a queue."`
+	Resume resumeCmd `cmd:"" group:"operate" help:"End a pause."`
+	Purge  purgeCmd  `cmd:"" group:"operate" help:"Delete the jobs of a queue, those that run excepted."`
+	Dead   deadCmd   `cmd:"" group:"operate" help:"List, requeue or delete dead letters."`
+
+	Demo    demoCmd    `cmd:"" group:"try" help:"Watch jobs survive kill -9."`
+	Torture tortureCmd `cmd:"" group:"try" help:"Test this disk: kill processes at random, compare all that was acknowledged."`
+	Version versionCmd `cmd:"" group:"try" help:"Print the version."`
+
+	CrashRole crashRoleCmd `cmd:"" hidden:"" help:"A process of demo and torture."`
+}
+
+var groups = kong.Groups{
+	"jobs":    "Jobs",
+	"hand":    "By hand (or from another language)",
+	"operate": "Operating",
+	"store":   "The store",
+	"try":     "Trying it out",
+	"job":     "The job",
+}
+
+// defaultDir is the store when neither --dir nor SPOOL_DIR names one.
+const defaultDir = "./jobs"
+
+const description = "A durable job queue: it starts as a directory. See docs/cli.md for exit codes and for what --json prints."
+
+// exitNow unwinds to run when help was printed.
+type exitNow int
+
+// run parses the command line, does what it says, and returns the exit code.
+func run(args []string, a *app) (code int) {
+	a.out = bufio.NewWriter(a.stdout)
+	defer func() {
+		if p := recover(); p != nil {
+			now, ok := p.(exitNow)
+			if !ok {
+				panic(p)
+			}
+			code = int(now)
+		}
+	}()
+	var c cli
+	parser, err := kong.New(&c, kong.Name("spool"), kong.Description(description), groups, kong.Vars{"dir": defaultDir},
+		kong.Writers(a.stdout, a.errw), kong.Exit(func(code int) { panic(exitNow(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}), kong.ShortUsageOnError())
+	if err != nil {
+		panic(err) // the grammar above is wrong
+	}
+	ctx, err := parser.Parse(args)
+	if err != nil {
+		return a.exitCode(withUsage(err))
+	}
+	a.dir, a.json = string(c.Dir), c.JSON
+	err = ctx.Run(a)
+	if ferr := a.out.Flush(); err == nil {
+		err = ferr
+	}
+	return a.exitCode(err)
+}
+
+// withUsage makes an error of the parser say where to find what would do.
+func withUsage(err error) error {
+	command := "spool"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		if node := parse.Context.Selected(); node != nil {
+			command = node.FullPath()
+		}
+	}
+	return usagef("%v (%s --help shows what can be given)", err, command)
+}

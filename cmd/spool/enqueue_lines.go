@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/cmd/spool/internal/text"
+)
+
+// Bounds of one commit of --lines.
+const (
+	maxLines     = 1000
+	maxLineBytes = 4 << 20
+)
+
+// payloadLine is one line of the input, without its end.
+type payloadLine struct {
+	number  int
+	payload []byte
+	err     error // in place of a line: io.EOF, or what went wrong
+}
+
+// lines adds a job for each line. While one commit is on its way the next lines
+// gather, so that a pipe is as fast as the disk allows and nothing waits for
+// more input.
+func (c *enqueueCmd) lines(ctx context.Context, a *app, client *spool.Client, opts []spool.JobOption) error {
+	input := make(chan payloadLine, 4*maxLines)
+	go readLines(a.in, input, ctx.Done())
+	durable, last := 0, 0
+	stop := func(err error) error {
+		if durable > 0 || err != nil {
+			a.note("%s enqueued, up to line %d", text.Plural(int64(durable), "job", "jobs"), last)
+		}
+		if durable > 0 && err == nil {
+			c.warn(ctx, a, client)
+		}
+		return err
+	}
+	for {
+		batch, end := gather(ctx, input)
+		if len(batch) > 0 {
+			specs := make([]spool.Spec, len(batch))
+			for i, l := range batch {
+				specs[i] = spool.Raw(string(c.Task), l.payload, opts...)
+			}
+			answers, err := client.Enqueue(ctx, specs...)
+			if err != nil {
+				return stop(fmt.Errorf("lines %d to %d: %w", batch[0].number, batch[len(batch)-1].number, err))
+			}
+			durable, last = durable+len(answers), batch[len(batch)-1].number
+			if err := c.print(a, answers); err != nil {
+				return stop(err)
+			}
+		}
+		switch {
+		case errors.Is(end, io.EOF):
+			return stop(nil)
+		case end != nil:
+			return stop(end)
+		}
+	}
+}
+
+// gather returns the lines that are there, at least one, and what ended the
+// input, if it has ended.
+func gather(ctx context.Context, input <-chan payloadLine) (batch []payloadLine, end error) {
+	size := 0
+	for len(batch) < maxLines && size < maxLineBytes {
+		var l payloadLine
+		select {
+		case l = <-input:
+		default:
+			if len(batch) > 0 {
+				return batch, nil
+			}
+			select {
+			case l = <-input:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		if l.err != nil {
+			return batch, l.err
+		}
+		batch, size = append(batch, l), size+len(l.payload)
+	}
+	return batch, nil
+}
+
+// readLines sends every line that is not empty, then the end. A line that is
+// longer than a payload may be ends the input before it.
+func readLines(in io.Reader, to chan<- payloadLine, done <-chan struct{}) {
+	send := func(l payloadLine) bool {
+		select {
+		case to <- l:
+			return true
+		case <-done:
+			return false
+		}
+	}
+	r := bufio.NewReaderSize(in, 64<<10)
+	for n := 1; ; n++ {
+		line, err := readLine(r, spool.DefaultPayloadMax)
+		if len(line) > 0 && (err == nil || errors.Is(err, io.EOF)) {
+			if !send(payloadLine{number: n, payload: line}) {
+				return
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				err = fmt.Errorf("line %d: %w", n, err)
+			}
+			send(payloadLine{err: err})
+			return
+		}
+	}
+}
+
+// readLine returns a line of at most max bytes without its end.
+func readLine(r *bufio.Reader, max int) (line []byte, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		if err == nil {
+			line = line[:len(line)-1]
+		}
+		if len(line) > max {
+			return nil, fmt.Errorf("%w: it is longer than %s", spool.ErrTooLarge, text.Bytes(int64(max)))
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
