@@ -148,12 +148,18 @@ func (w *work) loseLocked() {
 	}
 }
 
-// leave takes back the registration.
+// leave takes back the registration. It lasts no longer than patience, even
+// when the broker does not listen to its context.
 func (r *run) leave(patience time.Duration) {
-	ctx, cancel := context.WithTimeout(r.base, patience)
-	defer cancel()
-	req := broker.ExtendRequest{Worker: r.self, Leaving: true, TTL: r.cfg.LeaseTTL}
-	if _, err := r.client.broker.Extend(ctx, req); err != nil {
-		r.log.Warn("worker's registration stays until it expires", "worker", r.cfg.Name, "id", r.self.ID, "error", err)
-	}
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		ctx, cancel := context.WithTimeout(r.base, patience)
+		defer cancel()
+		req := broker.ExtendRequest{Worker: r.self, Leaving: true, TTL: r.cfg.LeaseTTL}
+		if _, err := r.client.broker.Extend(ctx, req); err != nil {
+			r.log.Warn("worker's registration stays until it expires", "worker", r.cfg.Name, "id", r.self.ID, "error", err)
+		}
+	}()
+	waitFor(left, patience)
 }
