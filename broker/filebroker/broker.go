@@ -75,7 +75,9 @@ type Broker struct {
 	syncing   atomic.Bool
 	started   time.Duration // machine's monotonic clock when this handle was opened
 	boot      [16]byte
-	closed    chan struct{}
+	life      context.Context // ends with Close
+	end       context.CancelFunc
+	closed    <-chan struct{} // of life
 	closeOnce sync.Once
 	closeErr  error
 	wg        sync.WaitGroup // background goroutines
@@ -116,8 +118,10 @@ func Open(dir string, cfg Config) (*Broker, error) {
 	}
 	b := &Broker{
 		cfg: cfg, dir: dir, sys: cfg.sys, slg: cfg.Logger.With("store", dir), pid: cfg.sys.PID(),
-		started: cfg.sys.Monotonic(), boot: cfg.sys.BootID(), closed: make(chan struct{}),
+		started: cfg.sys.Monotonic(), boot: cfg.sys.BootID(),
 	}
+	b.life, b.end = context.WithCancel(noContext)
+	b.closed = b.life.Done()
 	b.log, err = journal.Open(journal.Options{
 		Sys: cfg.sys, Dir: dir, AllowUnsafeFS: cfg.AllowUnsafeFS, FirstSegmentBytes: cfg.segment,
 		Report: func(what string, args ...any) { b.slg.Warn(what, args...) }, Counters: b.counters,
@@ -156,7 +160,7 @@ func (b *Broker) Caps() broker.Caps {
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		b.queue.close()
-		close(b.closed)
+		b.end()
 		b.mu.Lock()
 		b.hub.Close()
 		b.mu.Unlock()

@@ -142,5 +142,5 @@ func (b *Broker) untilDue() time.Duration {
 	if due == 0 {
 		return time.Hour
 	}
-	return max(0, time.Duration(due-b.now().Steady)+1)
+	return max(0, time.Duration(due-b.now().Steady))
 }

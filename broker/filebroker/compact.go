@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
+	"time"
 
+	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
 )
@@ -37,11 +40,17 @@ func (b *Broker) Compact(ctx context.Context) (c Compacted, err error) {
 	if err := b.begin(ctx); err != nil {
 		return c, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
+	b.wg.Add(1)
+	defer b.wg.Done()
 	ok, err := b.log.TryCompactLock()
 	if err != nil || !ok {
 		return c, public(err)
 	}
 	defer b.log.CompactUnlock()
+	b.readForward() // follows the last compaction, whoever made it
 	if c.BytesBefore, err = b.log.DiskBytes(); err != nil {
 		return c, public(err)
 	}
@@ -65,16 +74,36 @@ func (b *Broker) Compact(ctx context.Context) (c Compacted, err error) {
 	if c.Removed, err = b.log.Drop(func(f journal.FileID) bool { return uses[uint32(f)] != nil }); err != nil {
 		return c, public(err)
 	}
+	b.mu.Lock()
+	b.takeOver(s)
+	b.mu.Unlock()
 	c.BytesAfter, err = b.log.DiskBytes()
-	b.readForward() // takes over the new places of what was moved
 	return c, public(err)
 }
+
+// sealTries is how often a compaction waits, 5 ms each, for the one who is just
+// preparing the next segment.
+const sealTries = 2000
 
 // seal ends the active segment, so that a checkpoint can stand at its end.
 func (b *Broker) seal() (uint64, error) {
 	if _, err := b.log.Sync(); err != nil {
 		return 0, err
 	}
+	for try := 0; ; try++ {
+		n, err := b.sealNow()
+		if !errors.Is(err, journal.ErrBusy) || try == sealTries {
+			return n, err
+		}
+		select {
+		case <-b.closed:
+			return 0, broker.ErrClosed
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (b *Broker) sealNow() (uint64, error) {
 	if err := b.lock(); err != nil {
 		return 0, err
 	}
@@ -91,16 +120,13 @@ func (b *Broker) seal() (uint64, error) {
 // checkpoint and the sealed segments, outside the lock.
 func (b *Broker) stateAt(ctx context.Context, sealed uint64) (*jobstate.State, error) {
 	s := jobstate.New(nil, nil)
-	cur, err := b.log.Refresh()
-	if err != nil {
-		return nil, err
-	}
+	cur := b.log.Current()
 	if cur.Checkpoint > 0 {
 		if err := b.log.ReadCheckpoint(cur.Checkpoint, s.Decode); err != nil {
 			return nil, fmt.Errorf("read checkpoint %d: %w", cur.Checkpoint, err)
 		}
 	}
-	err = b.log.Scan(cur.Checkpoint+1, sealed, func(f *journal.Frame) error {
+	err := b.log.Scan(cur.Checkpoint+1, sealed, func(f *journal.Frame) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -220,17 +246,8 @@ func (b *Broker) follow() error {
 	if b.log.Pos().Segment <= cur.Checkpoint {
 		return b.reload()
 	}
-	there := map[uint32]bool{}
-	gone := func(file uint32) bool {
-		ok, known := there[file]
-		if !known {
-			_, err := b.log.FileBytes(journal.FileID(file))
-			ok = err == nil
-			there[file] = ok
-		}
-		return !ok
-	}
 	stale := false
+	gone := b.gone()
 	for file := range b.s.Uses() {
 		stale = stale || gone(file)
 	}
@@ -241,6 +258,24 @@ func (b *Broker) follow() error {
 	if err := b.log.ReadCheckpoint(cur.Checkpoint, other.Decode); err != nil {
 		return fmt.Errorf("read checkpoint %d: %w", cur.Checkpoint, err)
 	}
-	b.s.Adopt(other, gone)
+	b.takeOver(other)
 	return nil
+}
+
+// takeOver learns from the state of a checkpoint where moved bytes lie; mu is
+// held.
+func (b *Broker) takeOver(checkpoint *jobstate.State) { b.s.Adopt(checkpoint, b.gone()) }
+
+// gone returns a function that says whether a file is not there any more.
+func (b *Broker) gone() func(file uint32) bool {
+	known := map[uint32]bool{}
+	return func(file uint32) bool {
+		gone, ok := known[file]
+		if !ok {
+			_, err := b.log.FileBytes(journal.FileID(file))
+			gone = errors.Is(err, fs.ErrNotExist)
+			known[file] = gone
+		}
+		return gone
+	}
 }

@@ -125,8 +125,7 @@ func (s *State) encodeJobs(e *encoder) (extras []*extra) {
 	e.b = slices.Grow(e.b, n*entryBytes)
 	for _, name := range s.Queues() {
 		q := s.queues[name]
-		bySeq := slices.SortedFunc(maps.Values(q.jobs), func(a, b *job) int { return cmp.Compare(a.seq, b.seq) })
-		for _, j := range bySeq {
+		for _, j := range q.inOrder() {
 			x := uint32(0)
 			if ext := j.withLease(); ext != nil {
 				extras = append(extras, ext)
@@ -265,64 +264,4 @@ func (s *State) encodeMembers(e *encoder) {
 func totals(t *task) [8]*int64 {
 	n := &t.totals
 	return [8]*int64{&n.Enqueued, &n.Claimed, &n.Acked, &n.Failed, &n.Expired, &n.Died, &n.Cancelled, &n.Deleted}
-}
-
-// Digest is a summary of what is kept, the same in every handle at the same
-// place of the log, however far its clock is.
-func (s *State) Digest() []byte {
-	var n [6]int64
-	for _, q := range s.queues {
-		for _, t := range q.order {
-			n[0] += t.n[broker.Scheduled] + t.n[broker.Ready]
-			n[1] += t.n[broker.Leased]
-			n[2] += t.n[broker.Done] + t.n[broker.Dead] + t.n[broker.Cancelled]
-			n[3] += t.totals.Claimed
-			n[4] += t.totals.Acked + t.totals.Died + t.totals.Cancelled
-		}
-	}
-	n[5] = int64(s.seq)
-	var b []byte
-	for _, v := range n {
-		b = binary.LittleEndian.AppendUint64(b, uint64(v))
-	}
-	return b
-}
-
-// Clock is the broker's time of the last frame; the clock never goes back
-// behind it.
-func (s *State) Clock() int64 { return s.clock }
-
-// Wrote says that the frame of w is stored. It stands for what Apply does at
-// the end of a frame.
-func (s *State) Wrote(w *Writer) { s.clock = max(s.clock, w.base) }
-
-// Adopt takes over where bytes lie from another state of the same store, for
-// those in files that are gone.
-func (s *State) Adopt(other *State, gone func(file uint32) bool) {
-	for name, q := range s.queues {
-		oq := other.queues[name]
-		if oq == nil {
-			continue
-		}
-		for id, j := range q.jobs {
-			if o := oq.jobs[id]; o != nil {
-				s.adopt(j, o, gone)
-			}
-		}
-	}
-}
-
-func (s *State) adopt(j, o *job, gone func(file uint32) bool) {
-	take := func(mine *Loc, theirs Loc) {
-		if !mine.Zero() && gone(mine.File) && theirs.Sum == mine.Sum && theirs.Len == mine.Len {
-			s.uses.add(theirs)
-			s.uses.drop(*mine)
-			*mine = theirs
-		}
-	}
-	take(&j.body, o.body)
-	if j.ext != nil && o.ext != nil {
-		take(&j.ext.result, o.ext.result)
-		take(&j.ext.err, o.ext.err)
-	}
 }

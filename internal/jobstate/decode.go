@@ -244,27 +244,3 @@ func (s *State) settleIn(j *job, state broker.State) {
 		}
 	}
 }
-
-// Relocate gives every location to fn and keeps what it returns: compaction
-// moves bytes, not jobs.
-func (s *State) Relocate(fn func(Loc) Loc) {
-	move := func(l *Loc) {
-		if l.Zero() {
-			return
-		}
-		if to := fn(*l); to != *l {
-			s.uses.add(to)
-			s.uses.drop(*l)
-			*l = to
-		}
-	}
-	for _, q := range s.queues {
-		for _, j := range q.jobs {
-			move(&j.body)
-			if j.ext != nil {
-				move(&j.ext.result)
-				move(&j.ext.err)
-			}
-		}
-	}
-}

@@ -204,8 +204,17 @@ func (r *enqueueRec) write(w *Writer, queue string, nj *broker.NewJob) Loc {
 }
 
 func (s *State) readEnqueue(r *reader) error {
-	queue, name := r.str(), r.str()
-	e := enqueueRec{at: r.base, id: r.id(), flags: enqueueFlags(r.uint()), place: r.time()}
+	queue, name, e := r.enqueueRec()
+	if r.err == nil {
+		s.applyEnqueue(queue, name, &e)
+	}
+	return r.err
+}
+
+// enqueueRec reads the fields of an enqueue record.
+func (r *reader) enqueueRec() (queue, task []byte, e enqueueRec) {
+	queue, task = r.str(), r.str()
+	e = enqueueRec{at: r.base, id: r.id(), flags: enqueueFlags(r.uint()), place: r.time()}
 	e.runAt = e.place
 	if e.flags&fScheduled != 0 {
 		e.runAt = r.time()
@@ -236,10 +245,7 @@ func (s *State) readEnqueue(r *reader) error {
 		e.batch, e.ordinal = r.id(), uint32(r.uint())
 	}
 	e.body = r.blob()
-	if r.err == nil {
-		s.applyEnqueue(queue, name, &e)
-	}
-	return r.err
+	return queue, task, e
 }
 
 // applyEnqueue adds a job; one that is known is left as it is.

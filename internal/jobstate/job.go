@@ -1,6 +1,10 @@
 package jobstate
 
-import "github.com/spoolq/spool/broker"
+import (
+	"cmp"
+
+	"github.com/spoolq/spool/broker"
+)
 
 // job is what the state keeps of one job. Times are nanoseconds since 1970.
 type job struct {
@@ -74,6 +78,8 @@ type lease struct {
 	worker  string
 	member  *member // nil: its deadline alone ends it
 }
+
+func bySeq(a, b *job) int { return cmp.Compare(a.seq, b.seq) }
 
 func (j *job) queue() *queue { return j.lane.task.queue }
 

@@ -26,6 +26,29 @@ const (
 	recGone
 )
 
+// Salvage is Apply for a repair: records that do not fit, because others before
+// them are lost, are passed over and counted.
+func (s *State) Salvage(body []byte, file uint32, at int64) (skipped int) {
+	r, err := newReader(body, file, at)
+	if err != nil {
+		return 1
+	}
+	for {
+		t, ok := r.next()
+		if !ok {
+			s.clock = max(s.clock, r.base)
+			if r.err != nil {
+				skipped++
+			}
+			return skipped
+		}
+		if s.applyRecord(t, r) != nil {
+			r.err = nil
+			skipped++
+		}
+	}
+}
+
 // Apply replays the records of one frame's body, which lies at offset at of
 // file. Its error wraps ErrRecord: the state is then of no use any more.
 func (s *State) Apply(body []byte, file uint32, at int64) error {

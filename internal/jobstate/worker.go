@@ -16,7 +16,8 @@ type worker struct {
 // Register records a worker, unless it is there just so.
 func (s *State) Register(w *Writer, r broker.Worker, memberName string) {
 	if old := s.workers[r.ID]; old != nil {
-		if old.Name == r.Name && old.Concurrency == r.Concurrency && slices.Equal(old.Queues, r.Queues) && slices.Equal(old.Tasks, r.Tasks) {
+		same := old.member == nil && memberName == "" || old.member != nil && old.member.name == memberName
+		if same && old.Name == r.Name && old.Concurrency == r.Concurrency && slices.Equal(old.Queues, r.Queues) && slices.Equal(old.Tasks, r.Tasks) {
 			return
 		}
 	}
@@ -117,7 +118,7 @@ func (s *State) Gone(w *Writer, name string) {
 	for j := range m.jobs {
 		held = append(held, j)
 	}
-	slices.SortFunc(held, func(a, b *job) int { return int(a.seq) - int(b.seq) })
+	slices.SortFunc(held, bySeq)
 	for _, j := range held {
 		s.expire(w, j, reasonWorkerDied)
 	}

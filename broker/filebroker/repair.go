@@ -1,0 +1,198 @@
+package filebroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
+	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/vfs"
+)
+
+// Repaired says what a repair saved and what is lost.
+type Repaired struct {
+	Original string    `json:"original"` // where the damaged store is kept, untouched
+	Jobs     int       `json:"jobs"`     // saved
+	Lost     []LostJob `json:"lost"`     // known, but their payload is not readable
+	Skipped  int       `json:"skipped"`  // records that rest on others that are lost
+	Findings []Finding `json:"findings"` // the damage
+}
+
+// LostJob is a job of which something is lost.
+type LostJob struct {
+	Queue string    `json:"queue"`
+	ID    broker.ID `json:"id"`
+	What  string    `json:"what"` // payload, error text or result
+}
+
+// Repair builds a new store in dir from everything that is still readable of a
+// damaged one, and keeps the damaged one, untouched, beside it: its directory
+// is renamed to dir.damaged-<time>. A job whose payload is lost becomes a dead
+// letter with the reason damaged and an empty payload. All leases end, tokens
+// go on above all that the log still names.
+//
+// It refuses while any process has the store open, and when nothing is
+// damaged.
+func Repair(ctx context.Context, dir string) (r Repaired, err error) {
+	abs, err := storeDir(dir)
+	if err != nil {
+		return r, err
+	}
+	sys := vfs.OS()
+	unlock, err := lockOut(sys, abs)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	v, err := Verify(abs)
+	if err != nil {
+		return r, err
+	}
+	r.Findings = v.Findings
+	if v.OK {
+		return r, fmt.Errorf("%w: nothing in %s is damaged", broker.ErrInvalid, dir)
+	}
+	s, err := salvage(sys, abs, &r)
+	if err != nil {
+		return r, err
+	}
+	fresh := abs + ".repair"
+	if err := os.RemoveAll(fresh); err != nil { // of a repair that did not get far
+		return r, fmt.Errorf("remove the leftover of an earlier repair: %w", err)
+	}
+	if err := rebuild(ctx, sys, abs, fresh, s, &r); err != nil {
+		return r, err
+	}
+	r.Jobs = s.Len()
+	r.Original = abs + ".damaged-" + time.Now().UTC().Format("20060102T150405")
+	if err := sys.Rename(abs, r.Original); err != nil {
+		return r, fmt.Errorf("put the damaged store aside: %w", err)
+	}
+	if err := sys.Rename(fresh, abs); err != nil {
+		return r, fmt.Errorf("put the repaired store in place (it is %s): %w", fresh, err)
+	}
+	return r, sys.SyncDir(filepath.Dir(abs))
+}
+
+// lockOut keeps every client of a store out, or says that there is one.
+func lockOut(sys vfs.System, dir string) (unlock func() error, err error) {
+	var held []vfs.File
+	unlock = func() (err error) {
+		for _, f := range held {
+			err = errors.Join(err, f.Close())
+		}
+		return err
+	}
+	lock := func(name string) error {
+		f, err := sys.Open(filepath.Join(dir, name), os.O_RDWR)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		held = append(held, f)
+		if ok, err := f.TryLock(); err != nil || !ok {
+			return errors.Join(fmt.Errorf("%w: the store is in use (%s is locked): stop every process that uses it", broker.ErrUnsupported, name), err)
+		}
+		return nil
+	}
+	names, err := sys.ReadDir(filepath.Join(dir, "alive"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, name := range append([]string{"LOCK", "COMPACT"}, names...) {
+		if isMember(name) {
+			name = filepath.Join("alive", name)
+		} else if name != "LOCK" && name != "COMPACT" {
+			continue
+		}
+		if err := lock(name); err != nil {
+			return nil, errors.Join(err, unlock())
+		}
+	}
+	return unlock, nil
+}
+
+// salvage builds a state from what is readable.
+func salvage(sys vfs.System, dir string, r *Repaired) (*jobstate.State, error) {
+	s := jobstate.New(nil, nil)
+	var from uint64
+	err := journal.InspectCheckpoint(sys, dir, func(n uint64, b io.Reader) error {
+		if err := s.Decode(b); err != nil {
+			return err
+		}
+		from = n
+		return nil
+	})
+	if err != nil {
+		s = jobstate.New(nil, nil) // the segments alone, as far as they are there
+	}
+	_, err = journal.Salvage(sys, dir, func(f *journal.Frame) error {
+		if f.Kind == journal.KindData && f.At.Segment > from {
+			r.Skipped += s.Salvage(f.Body, uint32(journal.SegmentFile(f.At.Segment)), f.BodyAt)
+		}
+		return nil
+	})
+	return s, err
+}
+
+// rebuild writes a state and all that it refers to into a new store.
+func rebuild(ctx context.Context, sys vfs.System, from, to string, s *jobstate.State, r *Repaired) error {
+	b, err := Open(to, Config{AllowUnsafeFS: true})
+	if err != nil {
+		return err
+	}
+	err = b.adopt(ctx, s, func(l jobstate.Loc) ([]byte, error) { return readLoc(sys, from, l) }, r)
+	return errors.Join(err, b.Close())
+}
+
+// adopt makes another store's state this empty store's, reading what it refers
+// to with read.
+func (b *Broker) adopt(ctx context.Context, s *jobstate.State, read func(jobstate.Loc) ([]byte, error), r *Repaired) error {
+	ok, err := b.log.TryCompactLock()
+	if err != nil || !ok {
+		return errors.Join(errors.New("the new store is in use"), err)
+	}
+	defer b.log.CompactUnlock()
+	sealed, err := b.seal()
+	if err != nil {
+		return public(err)
+	}
+	w, err := b.log.NewPayloadFile(sealed)
+	if err != nil {
+		return public(err)
+	}
+	failed := s.Reset(b.now(), func(ref broker.Ref, what string, l jobstate.Loc) (jobstate.Loc, bool, error) {
+		p, err := read(l)
+		if err != nil {
+			r.Lost = append(r.Lost, LostJob{Queue: ref.Queue, ID: ref.ID, What: what})
+			p = nil
+		}
+		if err := ctx.Err(); err != nil {
+			return l, false, err
+		}
+		if p == nil {
+			p = emptyBody
+		}
+		off, werr := w.Append(p)
+		return jobstate.Loc{File: uint32(journal.PayloadFile(sealed)), Off: uint32(off), Len: uint32(len(p)), Sum: jobstate.Checksum(p)}, err == nil, werr
+	})
+	if failed != nil {
+		return errors.Join(public(failed), w.Discard())
+	}
+	if err := w.Finish(); err != nil {
+		return public(err)
+	}
+	return public(b.flip(s, sealed, []uint64{sealed}))
+}
+
+// emptyBody stands for a body that is lost: no timeout, no headers, no payload.
+var emptyBody = []byte{0, 0}

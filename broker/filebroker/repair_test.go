@@ -1,0 +1,137 @@
+package filebroker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// damaged makes a store of 50 jobs, some finished, and flips a bit in the body
+// of the frame that enqueued the 20th.
+func damaged(t *testing.T) (dir string, hurt broker.ID) {
+	dir = filepath.Join(t.TempDir(), "jobs")
+	b := open(t, dir)
+	ids := fill(t, b, 50)
+	settle(t, b, broker.Ack, take(t, b, 5)...)
+	settle(t, b, broker.Bury, take(t, b, 1)...)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var at int64
+	if err := Inspect(dir, func(e Entry) error {
+		if e.Record == "enqueue" && e.IDs[0] == ids[20] {
+			at = e.Offset
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	flip(t, filepath.Join(dir, "000001.log"), at+100)
+	return dir, ids[20]
+}
+
+func flip(t *testing.T, file string, at int64) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[at] ^= 1
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[strings.TrimPrefix(path, dir)] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestDamageIsRefusedAndNamedAndLeftAsItIs(t *testing.T) {
+	dir, _ := damaged(t)
+	before := files(t, dir)
+	if _, err := Open(dir, Config{}); !errors.Is(err, broker.ErrCorrupt) || !strings.Contains(err.Error(), "000001.log") {
+		t.Errorf("open: %v", err)
+	}
+	v, err := Verify(dir)
+	if err != nil || v.OK || len(v.Findings) == 0 || v.Findings[0].File != "000001.log" {
+		t.Errorf("verify: %+v %v", v, err)
+	}
+	after := files(t, dir)
+	for name, b := range before {
+		if after[name] != b && name != "/CONTROL" { // which is hints
+			t.Errorf("%s was changed", name)
+		}
+	}
+	for name := range after {
+		if _, ok := before[name]; !ok {
+			t.Errorf("%s was made", name)
+		}
+	}
+}
+
+func TestRepairSavesWhatIsReadableAndKeepsTheOriginal(t *testing.T) {
+	dir, hurt := damaged(t)
+	before := files(t, dir)
+	r, err := Repair(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Jobs != 44 { // 50, less 5 acked and the one that was damaged
+		t.Errorf("saved %d jobs: %+v", r.Jobs, r)
+	}
+	for name, b := range before {
+		if files(t, r.Original)[name] != b && name != "/CONTROL" {
+			t.Errorf("%s of the original was changed", name)
+		}
+	}
+	b := open(t, dir)
+	if c := counts(t, b); c.Ready != 43 || c.Dead != 1 {
+		t.Errorf("counts %+v", c)
+	}
+	leases := take(t, b, 100)
+	if len(leases) != 43 {
+		t.Fatalf("%d leases", len(leases))
+	}
+	for _, l := range leases {
+		if l.Job.ID == hurt || len(l.Job.Payload) != 1 {
+			t.Errorf("lease of %+v", l.Job)
+		}
+	}
+	settle(t, b, broker.Ack, leases...)
+	if _, err := Repair(context.Background(), dir); err == nil {
+		t.Error("a store in use was repaired")
+	}
+}
+
+func TestRepairRefusesAStoreThatIsSound(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "jobs")
+	b := open(t, dir)
+	fill(t, b, 1)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Repair(context.Background(), dir); !errors.Is(err, broker.ErrInvalid) {
+		t.Errorf("repair: %v", err)
+	}
+	if _, err := Verify(t.TempDir()); !errors.Is(err, broker.ErrInvalid) {
+		t.Errorf("verify of a directory that is no store: %v", err)
+	}
+}
