@@ -73,6 +73,7 @@ var cancelRules = []rule{
 				want(f, e.kind.String(), f.settle(l, broker.Settlement{Kind: e.kind, Delay: time.Hour}).State, e.state)
 			}
 			j := f.wantState(ref, e.state, e.reason)
+			want(f, "attempt", j.Attempt, 1)
 			want(f, "cancel requested", j.CancelRequested, false)
 			f.pass(tick)
 			f.none()
@@ -88,6 +89,14 @@ var cancelRules = []rule{
 		t := f.count(queue, task).Totals
 		want(f, "totals", t, broker.Totals{Enqueued: 3, Claimed: 3, Failed: 2, Expired: 1, Cancelled: 3})
 		want(f, "failures", f.get(leases[0].Job.Ref()).Failures, 1)
+	}},
+	{"a settlement answers with the state that its job ended in, also when that is dropped", func(f *fixture) {
+		for _, e := range cancelEndings[:6] {
+			l := f.leased(with(func(n *broker.NewJob) { n.Retain = -1 }))
+			f.command(broker.CancelJobs)
+			want(f, e.kind.String(), f.end(l, e.kind).State, e.state)
+			f.wantGone(l.Job.Ref())
+		}
 	}},
 	{"a final job is not cancelled", func(f *fixture) {
 		jobs := everyState(f)
@@ -270,9 +279,14 @@ var pauseRules = []rule{
 	}},
 	{"a pause holds for jobs that come later, even the first", func(f *fixture) {
 		want(f, "changed", f.command(broker.PauseQueue), 1)
+		counts, err := f.b.Counts(f.ctx, "")
+		f.must("counts", err)
+		want(f, "rows before any job", len(counts), 1)
+		want(f, "row before any job", counts[0], broker.Count{Queue: queue, Paused: true})
 		f.addMany(1)
 		f.none()
 		want(f, "paused", f.count(queue, task).Paused, true)
+		want(f, "row without a task", f.count(queue, ""), broker.Count{Queue: queue})
 		f.command(broker.ResumeQueue)
 		f.one()
 	}},

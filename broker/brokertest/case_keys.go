@@ -181,13 +181,15 @@ var keyRules = []rule{
 		f.wantHeld("the first is deleted", n, second.ID)
 	}},
 	{"a job that comes back takes its key again", func(f *fixture) {
-		n := keyed("k", broker.HoldUntilFinal, 0)
-		f.addOne(n)
-		f.end(f.one(), broker.Bury)
-		f.command(broker.RequeueJobs)
-		f.wantHeld("requeued", n, n.ID)
-		f.end(f.one(), broker.Ack)
-		f.wantFree("done", n)
+		for _, hold := range []broker.KeyHold{broker.HoldUntilFinal, broker.HoldUntilStarted} {
+			n := keyed("k", hold, 0)
+			f.addOne(n)
+			f.end(f.one(), broker.Bury)
+			f.command(broker.RequeueJobs)
+			f.wantHeld("requeued", n, n.ID)
+			f.end(f.one(), broker.Ack)
+			f.command(broker.DeleteJobs, f.wantFree("done", n).ID)
+		}
 	}},
 	{"a job that comes back runs without its key when another has it", func(f *fixture) {
 		n := keyed("k", broker.HoldUntilFinal, 0)

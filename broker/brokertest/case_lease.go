@@ -232,6 +232,26 @@ var leaseRules = []rule{
 			f.Errorf("a note of %d bytes at %d%%", len(long.Note), long.Percent)
 		}
 	}},
+	{"progress and log lines are those of the run", func(f *fixture) {
+		l := f.leased(plain())
+		say := func(lines ...string) {
+			f.Helper()
+			_, err := f.b.Extend(f.ctx, broker.ExtendRequest{Leases: []broker.Extension{{
+				Ref: l.Job.Ref(), Token: l.Token, Progress: &broker.Progress{Percent: 10}, Log: lines,
+			}}})
+			f.must("extend", err)
+		}
+		say("one", "two")
+		say()
+		say("three \xff\x00")
+		f.end(l, broker.Nack)
+		want(f, "log", strings.Join(f.get(l.Job.Ref()).Log, ","), "one,two,three \xff\x00")
+		l = f.one()
+		want(f, "log of the next run", len(l.Job.Log), 0)
+		want(f, "progress of the next run", l.Job.Progress, broker.Progress{})
+		say("four")
+		want(f, "log", strings.Join(f.get(l.Job.Ref()).Log, ","), "four")
+	}},
 	{"who holds a lease that another client took can settle and extend it", func(f *fixture) {
 		l := f.leased(plain())
 		f.b = f.open()

@@ -145,6 +145,14 @@ var listRules = []rule{
 		f.wantOrder("scheduled", jobIDs(f.in(broker.Scheduled)), refs)
 		f.wantOrder("ready", jobIDs(f.in(broker.Ready)), refs, 1, 2, 0, 3)
 	}},
+	{"what fell due before something else came back stands before it", func(f *fixture) {
+		refs := f.addMany(1)
+		f.take(f.b, broker.ClaimRequest{TTL: tick})
+		refs = append(refs, f.addOne(with(func(n *broker.NewJob) { n.Delay = tick / 2 })))
+		f.pass(tick)
+		f.wantOrder("ready", jobIDs(f.in(broker.Ready)), refs, 1, 0)
+		f.wantOrder("claims", leaseIDs(f.claim(2)), refs, 0, 1)
+	}},
 	{"pages follow each other without a gap or a double", func(f *fixture) {
 		refs := f.addMany(23)
 		order := make([]int, 23)
@@ -199,6 +207,14 @@ var listRules = []rule{
 			filter := broker.Filter{Queue: queue, States: []broker.State{broker.Dead}, OlderThan: c.older, NewerThan: c.newer}
 			want(f, fmt.Sprintf("older than %v, newer than %v", c.older, c.newer), len(f.list(f.b, filter, 10)), c.n)
 		}
+	}},
+	{"the age of a ready job counts from when it was due", func(f *fixture) {
+		f.addOne(with(func(n *broker.NewJob) { n.Delay = time.Minute }))
+		f.advance(90 * time.Second)
+		filter := broker.Filter{Queue: queue, States: []broker.State{broker.Ready}, OlderThan: 45 * time.Second}
+		want(f, "older than 45s", len(f.list(f.b, filter, 10)), 0)
+		f.advance(30 * time.Second)
+		want(f, "older than 45s", len(f.list(f.b, filter, 10)), 1)
 	}},
 	{"a list that can never be right is refused", func(f *fixture) {
 		ready := []broker.State{broker.Ready}

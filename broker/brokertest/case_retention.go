@@ -123,6 +123,11 @@ var retentionRules = []rule{
 		f.pass(time.Second)
 		f.wantState(ref, broker.Cancelled, broker.ReasonNotStarted)
 	}},
+	{"a job that fell due and was late between two upkeeps is cancelled by the next", func(f *fixture) {
+		ref := f.addOne(with(func(n *broker.NewJob) { n.StartWithin, n.Delay = tick/4, tick/4 }))
+		f.pass(tick)
+		f.wantState(ref, broker.Cancelled, broker.ReasonNotStarted)
+	}},
 }
 
 var followUpRules = []rule{

@@ -149,12 +149,23 @@ var settleRules = []rule{
 			f.command(broker.CancelJobs)
 		}
 	}},
-	{"a settlement is not repeated over a requeue", func(f *fixture) {
-		l := f.leased(plain())
-		f.end(l, broker.Bury)
-		f.command(broker.RequeueJobs)
-		f.wantErr("bury", f.try(l, broker.Settlement{Kind: broker.Bury}).Err, broker.ErrLeaseLost)
-		f.wantState(l.Job.Ref(), broker.Ready, broker.ReasonRequeued)
+	{"a settlement repeated after a command has moved its job changes nothing", func(f *fixture) {
+		for _, kind := range []broker.CommandKind{broker.CancelJobs, broker.RequeueJobs} {
+			l := f.leased(plain())
+			s := broker.Settlement{Kind: broker.Bury}
+			if kind == broker.CancelJobs {
+				s = broker.Settlement{Kind: broker.Nack, Delay: time.Hour}
+			}
+			f.settle(l, s)
+			want(f, "changed", f.command(kind), 1)
+			before, totals := f.get(l.Job.Ref()), f.count(queue, task).Totals
+			f.try(l, s) // whether it is recognised or refused is left open
+			if diff := diffJobs(before, f.get(l.Job.Ref())); diff != "" {
+				f.Errorf("before / after: %s", diff)
+			}
+			want(f, "totals", f.count(queue, task).Totals, totals)
+			f.command(broker.DeleteJobs)
+		}
 	}},
 	{"a job that is gone is not found", func(f *fixture) {
 		l := f.leased(plain())

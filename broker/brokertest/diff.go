@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,7 @@ func diffJobs(a, b broker.Job) string {
 	say("error", a.Error == b.Error, short([]byte(a.Error)), short([]byte(b.Error)))
 	say("failures", a.Failures == b.Failures, a.Failures, b.Failures)
 	say("progress", a.Progress == b.Progress, a.Progress, b.Progress)
+	say("log", slices.Equal(a.Log, b.Log), a.Log, b.Log)
 	say("batch", a.Batch == b.Batch && a.BatchOrdinal == b.BatchOrdinal, a.Batch, b.Batch)
 	return strings.Join(diff, "; ")
 }

@@ -67,7 +67,7 @@ func hunt(t *testing.T, seed uint64, on stage) string {
 
 // newScript makes the steps of a seed's history.
 func newScript(seed uint64) []step {
-	g := &generator{rand.New(rand.NewPCG(seed, 0x5b001))}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x5b001))}
 	script := make([]step, historySteps)
 	for i := range script {
 		script[i] = g.step()
@@ -129,6 +129,8 @@ var (
 	historyQueues = []string{"a", "b"}
 	historyTasks  = []string{"t", "u"}
 	historyKeys   = []string{"", "k", "k", "l"}
+	// A worker registers through one client.
+	historyWorkers = [historyClients]string{"w0", "w1", "w2"}
 )
 
 // The numbers of jobs and clients of a history.
@@ -137,6 +139,5 @@ const (
 	historyClients = 3
 )
 
-// historyUnit is what the times of a history are multiples of. An odd number of
-// halves never falls on the same moment as a whole one.
+// historyUnit is what the times of a history are multiples of, more or less.
 const historyUnit = 20 * time.Millisecond

@@ -9,13 +9,23 @@ import (
 )
 
 // generator makes the steps of a history.
-type generator struct{ *rand.Rand }
+type generator struct {
+	*rand.Rand
+	delays time.Duration // given so far
+}
 
 func pick[V any](g *generator, from ...V) V { return from[g.IntN(len(from))] }
 
 func (g *generator) client() int { return g.IntN(historyClients) }
 
 func (g *generator) slot() slot { return slot(g.IntN(historySlots)) }
+
+// delay is at least some microseconds, and no two are equal: which of two jobs
+// that fall due at one moment comes first is left open.
+func (g *generator) delay(n int) time.Duration {
+	g.delays++
+	return g.units(n) + g.delays*time.Microsecond
+}
 
 // units is a time of whole units.
 func (g *generator) units(n int) time.Duration { return time.Duration(g.IntN(n)) * historyUnit }
@@ -57,7 +67,7 @@ func (g *generator) job(s slot) broker.NewJob {
 		}
 	}
 	if g.IntN(4) == 0 {
-		n.Delay = g.units(5)
+		n.Delay = g.delay(5)
 	}
 	if g.IntN(8) == 0 {
 		n.StartWithin = historyUnit + g.units(4)
@@ -85,7 +95,7 @@ func (g *generator) claim() step {
 		Queues: pick(g, nil, historyQueues[:1], historyQueues[1:], []string{"b", "a"}, []string{"none", "a", "b"}),
 		Tasks:  pick(g, nil, nil, historyTasks[:1], historyTasks[1:]),
 		Max:    1 + g.IntN(4), TTL: pick(g, 0, historyUnit+g.units(5), time.Second),
-		Worker: pick(g, "w1", "w2"), Remote: g.IntN(4) == 0,
+		Worker: pick(g, historyWorkers[:]...), Remote: g.IntN(4) == 0,
 	}}
 }
 
@@ -101,7 +111,7 @@ func (g *generator) settle() step {
 		}}
 		switch o.s.Kind {
 		case broker.Nack, broker.Snooze:
-			o.s.Delay = g.units(4)
+			o.s.Delay = pick(g, 0, g.delay(4))
 		case broker.Ack:
 			if g.IntN(4) == 0 {
 				next := g.slot()
@@ -119,11 +129,14 @@ func (g *generator) extend() step {
 		s.runs = append(s.runs, g.run())
 	}
 	if g.IntN(2) == 0 {
-		s.worker = broker.Worker{ID: pick(g, "w1", "w2"), Queues: pick(g, nil, historyQueues[:1]), Tasks: pick(g, nil, historyTasks[:1])}
+		s.worker = broker.Worker{ID: historyWorkers[s.client], Queues: pick(g, nil, historyQueues[:1]), Tasks: pick(g, nil, historyTasks[:1])}
 		s.leaving = g.IntN(4) == 0
 	}
 	if g.IntN(2) == 0 {
 		s.progress = &broker.Progress{Percent: g.IntN(101), Note: fmt.Sprint("note ", g.IntN(3))}
+	}
+	if g.IntN(3) == 0 {
+		s.log = []string{fmt.Sprint("line ", g.IntN(9)), "and another"}
 	}
 	return s
 }

@@ -110,7 +110,7 @@ func (p *player) compare() {
 			filter := broker.Filter{Queue: q, States: []broker.State{s}}
 			got, wanted := p.f.list(b, filter, 3+n), p.f.list(p.m, filter, 100)
 			p.arrange(got, wanted)
-			if same(p, q+": "+s.String(), slotsOf(got), slotsOf(wanted)); p.failed() {
+			if same(p, q+": "+s.String(), slotsOf(jobIDs(got)), slotsOf(jobIDs(wanted))); p.failed() {
 				return
 			}
 			for i := range got {
@@ -165,9 +165,9 @@ func (p *player) compareWorkers(b broker.Broker) {
 }
 
 // slotsOf shows jobs as a script names them.
-func slotsOf(jobs []broker.Job) (slots []int) {
-	for _, j := range jobs {
-		slots = append(slots, int(j.ID[15])-1)
+func slotsOf(ids []broker.ID) (slots []int) {
+	for _, id := range ids {
+		slots = append(slots, int(id[15])-1)
 	}
 	return slots
 }

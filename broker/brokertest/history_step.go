@@ -103,7 +103,7 @@ func (s claimStep) do(p *player) {
 	}
 	wanted, modelErr := p.model(s.client).Claim(p.f.ctx, broker.NewCall(), s.r)
 	p.sameError("claim", err, modelErr)
-	same(p, "claim: jobs", leaseIDs(got.Leases), leaseIDs(wanted.Leases))
+	same(p, "claim: jobs", slotsOf(leaseIDs(got.Leases)), slotsOf(leaseIDs(wanted.Leases)))
 	if p.failed() {
 		return
 	}
@@ -148,12 +148,13 @@ type extendStep struct {
 	worker   broker.Worker
 	leaving  bool
 	runs     []run
+	log      []string
 	ttl      time.Duration
 	progress *broker.Progress
 }
 
 func (s extendStep) String() string {
-	return fmt.Sprintf("client %d: extend %v to %v, worker %q, leaving %v, progress %v", s.client, s.runs, s.ttl, s.worker.ID, s.leaving, s.progress)
+	return fmt.Sprintf("client %d: extend %v to %v, worker %q, leaving %v, progress %v, log %q", s.client, s.runs, s.ttl, s.worker.ID, s.leaving, s.progress, s.log)
 }
 
 func (s extendStep) do(p *player) {
@@ -161,8 +162,8 @@ func (s extendStep) do(p *player) {
 	m := r
 	for _, run := range s.runs {
 		t := p.tokens(run)
-		r.Leases = append(r.Leases, broker.Extension{Ref: run.slot.ref(), Token: t.real, Progress: s.progress})
-		m.Leases = append(m.Leases, broker.Extension{Ref: run.slot.ref(), Token: t.model, Progress: s.progress})
+		r.Leases = append(r.Leases, broker.Extension{Ref: run.slot.ref(), Token: t.real, Progress: s.progress, Log: s.log})
+		m.Leases = append(m.Leases, broker.Extension{Ref: run.slot.ref(), Token: t.model, Progress: s.progress, Log: s.log})
 	}
 	got, err := p.real(s.client).Extend(p.f.ctx, r)
 	wanted, modelErr := p.model(s.client).Extend(p.f.ctx, m)
@@ -224,6 +225,9 @@ func (s settleStep) do(p *player) {
 		return
 	}
 	for i := range got {
+		if j := p.m.s.find(model[i].Ref); j != nil && j.commanded && j.Token == model[i].Token {
+			continue
+		}
 		p.sameError(fmt.Sprintf("settle: %v %v", model[i].Kind, s.of[i].run), got[i].Err, wanted[i].Err)
 		if wanted[i].Err != nil {
 			continue
@@ -315,7 +319,7 @@ func (s explainStep) do(p *player) {
 	got, err := p.real(s.client).Await(p.f.ctx, refs, 0)
 	wanted, modelErr := p.model(s.client).Await(p.f.ctx, refs, 0)
 	p.sameError("await", err, modelErr)
-	same(p, "await: jobs", jobIDs(got), jobIDs(wanted))
+	same(p, "await: jobs", slotsOf(jobIDs(got)), slotsOf(jobIDs(wanted)))
 	for i := 0; i < len(got) && !p.failed(); i++ {
 		p.sameJob("await", got[i], wanted[i])
 	}

@@ -90,6 +90,9 @@ type job struct {
 	holder    *Model            // whose end ends the lease; nil for a remote one
 	settled   broker.SettleKind // the last settlement that Token made; 0 for none
 	followUps []broker.Enqueued // what it was answered for them
+	// commanded says that a command has changed the job since its last claim. Whether a
+	// repeat of the settlement before that is still recognised is left open.
+	commanded bool
 }
 
 // mark is a moment; seq orders equal ones.

@@ -134,7 +134,7 @@ func (s *store) lease(m *Model, j *job, r broker.ClaimRequest) broker.Lease {
 	j.Attempt++
 	j.Token = broker.Token(epoch<<32 | s.rules.token(j))
 	j.Worker, j.ClaimedAt, j.LeaseExpiresAt = r.Worker, s.now(), s.now().Add(ttl(r.TTL))
-	j.Progress, j.settled = broker.Progress{}, 0
+	j.Progress, j.Log, j.settled, j.commanded = broker.Progress{}, nil, 0, false
 	s.rules.tally(&s.total(j).Claimed)
 	s.enter(j, broker.Leased, "")
 	if !r.Remote {
@@ -173,14 +173,13 @@ func (m *Model) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.Be
 	}
 	defer m.s.mu.Unlock()
 	defer m.s.wake()
-	switch {
-	case r.Worker.ID == "":
-	case r.Leaving:
+	if r.Worker.ID != "" {
 		for _, h := range m.s.handles {
-			delete(h.workers, r.Worker.ID)
+			delete(h.workers, r.Worker.ID) // the last client that registers a worker has it
 		}
-	default:
-		m.workers[r.Worker.ID] = r.Worker
+		if !r.Leaving {
+			m.workers[r.Worker.ID] = r.Worker
+		}
 	}
 	var beats []broker.Beat
 	for _, x := range r.Leases {
@@ -202,6 +201,7 @@ func (s *store) extend(x broker.Extension, ttl time.Duration) broker.Beat {
 			j.Progress.Note = j.Progress.Note[:broker.MaxNoteBytes]
 		}
 	}
+	j.Log = append(j.Log, x.Log...)
 	beat := broker.Beat{Status: broker.Held, ExpiresAt: j.LeaseExpiresAt}
 	if j.CancelRequested {
 		beat.Status = broker.CancelAsked

@@ -114,13 +114,12 @@ func (s *store) freeKey(j *job) {
 	}
 }
 
-// requeue brings a dead or cancelled job back with fresh attempts. It takes
-// its key again when it is one that is held until the job is started or final
-// and nobody else has taken it.
+// requeue brings a dead or cancelled job back with fresh attempts. It takes its
+// key again, as when it was enqueued, unless another job has it by now.
 func (s *store) requeue(j *job) {
-	j.Attempt, j.FinishedAt, j.settled = 0, time.Time{}, 0
+	j.Attempt, j.FinishedAt = 0, time.Time{}
 	s.put(j, 0, broker.ReasonRequeued)
-	if j.hold == broker.HoldUntilFinal || j.hold == broker.HoldUntilStarted && j.claims == 0 {
+	if j.hold != broker.HoldFor {
 		s.takeKey(j)
 	}
 }

@@ -18,6 +18,7 @@ import (
 func (j *job) copy() broker.Job {
 	c := j.Job
 	c.Payload, c.Result, c.Headers = bytes.Clone(j.Payload), bytes.Clone(j.Result), maps.Clone(j.Headers)
+	c.Log = slices.Clone(j.Log)
 	return c
 }
 
@@ -123,8 +124,14 @@ func (m *Model) Counts(ctx context.Context, queue string) ([]broker.Count, error
 		return nil, err
 	}
 	defer m.s.mu.Unlock()
+	totals := maps.Clone(m.s.totals)
+	for q, paused := range m.s.paused {
+		if paused && !slices.ContainsFunc(slices.Collect(maps.Keys(totals)), func(n taskName) bool { return n.queue == q }) {
+			totals[taskName{q, ""}] = &broker.Totals{} // nobody shall overlook that it is paused
+		}
+	}
 	var counts []broker.Count
-	for name, t := range m.s.totals {
+	for name, t := range totals {
 		if queue != "" && queue != name.queue {
 			continue
 		}

@@ -82,12 +82,9 @@ func (j *job) repeat(t *broker.Settlement) []broker.Enqueued {
 
 // judge does what a settlement of a valid lease asks for.
 func (s *store) judge(j *job, t *broker.Settlement) {
-	switch t.Kind {
-	case broker.Nack, broker.Bury:
+	if t.Kind == broker.Nack || t.Kind == broker.Bury {
 		j.Failures++
 		s.rules.tally(&s.total(j).Failed)
-	case broker.Snooze, broker.Release:
-		s.rules.back(j)
 	}
 	switch {
 	case t.Kind == broker.Ack:
@@ -105,8 +102,10 @@ func (s *store) judge(j *job, t *broker.Settlement) {
 		j.Error = broker.CutError(t.Error)
 		s.end(j, broker.Dead, broker.ReasonBuried)
 	case t.Kind == broker.Snooze:
+		s.rules.back(j)
 		s.put(j, t.Delay, broker.ReasonSnoozed)
 	case t.Kind == broker.Release:
+		s.rules.back(j)
 		s.enter(j, broker.Ready, broker.ReasonReleased)
 	}
 }
