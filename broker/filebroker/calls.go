@@ -138,9 +138,10 @@ func (b *Broker) untilDue() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.readForwardLocked()
-	due := b.s.Due()
+	now := b.now()
+	due := b.s.Due(now)
 	if due == 0 {
 		return time.Hour
 	}
-	return max(0, time.Duration(due-b.now().Steady))
+	return max(0, time.Duration(due-now.Steady))
 }

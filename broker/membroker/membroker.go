@@ -272,7 +272,7 @@ func (b *Broker) Maintain(ctx context.Context) (after time.Duration, err error) 
 	defer b.mu.Unlock()
 	b.commit(func(now jobstate.Now) {
 		after = time.Minute
-		if due := b.s.Due(); due > 0 {
+		if due := b.s.Due(now); due > 0 {
 			after = min(after, max(0, time.Duration(due-now.Steady)+1))
 		}
 	})

@@ -71,6 +71,7 @@ func (s *State) Requeue(w *Writer, now Now, queue string, ids []broker.ID) (n in
 	if q == nil {
 		return 0
 	}
+	s.promote(q, now)
 	for _, id := range ids {
 		j := q.jobs[id]
 		if j == nil || j.state != broker.Dead && j.state != broker.Cancelled {

@@ -317,6 +317,7 @@ func (s *State) wait(j *job, later, wall bool) {
 		i = 1
 	}
 	q := j.queue()
+	s.nextDue[i] = min(s.nextDue[i], j.runAt)
 	q.due[i].push(item{j.runAt, j.seq, j, j.ver})
 	q.due[i].trim(q.lists[broker.Scheduled].n)
 }

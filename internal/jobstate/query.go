@@ -168,6 +168,9 @@ func (s *State) chosen(j *job, f *broker.Filter, now Now) bool {
 		return false
 	}
 	age := time.Duration(now.Steady - j.changedAt)
+	if j.state == broker.Ready && j.flags&scheduled != 0 {
+		age = time.Duration(clockOf(j, now) - j.runAt)
+	}
 	return (f.OlderThan == 0 || age >= f.OlderThan) && (f.NewerThan == 0 || age < f.NewerThan)
 }
 

@@ -68,12 +68,13 @@ func (s *State) Settle(w *Writer, now Now, st *broker.Settlement) broker.Settled
 	if st.Kind == broker.Ack {
 		return s.ack(w, now, j, st)
 	}
-	s.settle(w, now, j, st)
-	return broker.Settled{State: j.state}
+	s.promote(j.queue(), now)
+	return broker.Settled{State: s.settle(w, now, j, st)}
 }
 
-// settle ends a lease otherwise than by an ack.
-func (s *State) settle(w *Writer, now Now, j *job, st *broker.Settlement) {
+// settle ends a lease otherwise than by an ack, and returns the job's new
+// state, in which it may be dropped.
+func (s *State) settle(w *Writer, now Now, j *job, st *broker.Settlement) broker.State {
 	text, failures := []byte(broker.CutError(st.Error)), j.failures
 	if st.Kind == broker.Nack || st.Kind == broker.Bury {
 		failures++
@@ -84,12 +85,15 @@ func (s *State) settle(w *Writer, now Now, j *job, st *broker.Settlement) {
 	case st.Kind == broker.Cancel || j.flags&cancelAsked != 0:
 		end.state, end.reason = broker.Cancelled, reasonCancelled
 		s.final(w, j, end)
+		return end.state
 	case st.Kind == broker.Bury:
 		end.state, end.reason = broker.Dead, reasonBuried
 		s.final(w, j, end)
+		return end.state
 	case st.Kind == broker.Nack && j.attempts >= j.maxAttempts:
 		end.state, end.reason = broker.Dead, reasonAttempts
 		s.final(w, j, end)
+		return end.state
 	case st.Kind == broker.Nack:
 		again.reason = reasonRetry
 		s.again(w, j, s.later(again, now, st.Delay))
@@ -100,6 +104,7 @@ func (s *State) settle(w *Writer, now Now, j *job, st *broker.Settlement) {
 		again.reason, again.attempts, again.err = reasonReleased, j.attempts-1, nil
 		s.again(w, j, oldPlace(again, j))
 	}
+	return j.state
 }
 
 // repeated is the answer to a settlement that took place before. Its

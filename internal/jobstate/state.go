@@ -1,6 +1,7 @@
 package jobstate
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -28,6 +29,7 @@ type State struct {
 	holders map[*member]bool // the handles that claimed in it
 	boot    [16]byte         // the boot in which the epoch was opened
 	offset  int64            // steady time less the machine's monotonic clock, in that boot
+	nextDue [2]int64         // no scheduled job is due before: steady, wall
 	leases  heap             // by expiry
 	leased  int              // live items of leases
 	keeps   heap             // final jobs, by the end of their retention
@@ -101,6 +103,7 @@ func New(changed func(Change), freed func(file uint32)) *State {
 		holders: map[*member]bool{},
 		uses:    uses{files: map[uint32]*Use{}, freed: freed},
 		changed: changed,
+		nextDue: [2]int64{math.MaxInt64, math.MaxInt64},
 	}
 }
 
@@ -264,6 +267,23 @@ func (s *State) promote(q *queue, now Now) {
 			s.enter(j, broker.Ready)
 			s.stand(j)
 			s.tell(j, "", false)
+		}
+	}
+}
+
+// promoteAll is promote for every queue. It is cheap while nothing is due.
+func (s *State) promoteAll(now Now) {
+	if s.nextDue[0] > now.Steady && s.nextDue[1] > now.Wall {
+		return
+	}
+	s.nextDue = [2]int64{math.MaxInt64, math.MaxInt64}
+	for _, name := range s.Queues() {
+		q := s.queues[name]
+		s.promote(q, now)
+		for i := range s.nextDue {
+			if it := q.due[i].top(); it != nil {
+				s.nextDue[i] = min(s.nextDue[i], it.at)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import "github.com/spoolq/spool/broker"
 // cancels jobs that were not started in time, drops final jobs whose retention
 // is over. more says that there is more to do now.
 func (s *State) Upkeep(w *Writer, now Now, max int) (more bool) {
+	s.promoteAll(now)
 	n := 0
 	for ; n < max; n++ {
 		it := s.leases.top()
@@ -21,7 +22,8 @@ func (s *State) Upkeep(w *Writer, now Now, max int) (more bool) {
 
 // Due returns when Upkeep has something to do next, on the steady clock; 0
 // means that nothing is known.
-func (s *State) Due() (at int64) {
+func (s *State) Due(now Now) (at int64) {
+	s.promoteAll(now)
 	for _, h := range []*heap{&s.leases, &s.starts, &s.keeps} {
 		if it := h.top(); it != nil && (at == 0 || it.at < at) {
 			at = it.at
