@@ -101,6 +101,7 @@ type bench struct {
 	ctx    context.Context
 	broker *fakeBroker
 	log    *logBook
+	stops  []func() error
 }
 
 // bubble runs fn with a client of an empty store in memory, on fake time.
@@ -113,6 +114,7 @@ func bubbleWith(t *testing.T, cfg spool.Config, fn func(b *bench)) {
 		cfg.Logger = slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		b.Client = spool.New(b.broker, cfg)
 		defer func() {
+			b.stopAll() // those that matter were looked at
 			if err := b.Close(); err != nil {
 				t.Error(err)
 			}
@@ -135,8 +137,16 @@ func (b *bench) start(w *spool.Worker) (stop func() error) {
 		})
 		return err
 	}
-	b.Cleanup(func() { stop() })
+	b.stops = append(b.stops, stop)
 	return stop
+}
+
+// stopAll stops the workers that still run.
+func (b *bench) stopAll() (err error) {
+	for _, stop := range b.stops {
+		err = errors.Join(err, stop())
+	}
+	return err
 }
 
 // drain works what is ready with a fresh worker.
