@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func parse(t *testing.T, text string) *ast.File {
+func parseText(t *testing.T, text string) *ast.File {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\n"+text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -32,7 +32,7 @@ func TestUndocumentedFindsExportedNames(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
-			for _, d := range parse(t, c.text).Decls {
+			for _, d := range parseText(t, c.text).Decls {
 				got = append(got, undocumented(d)...)
 			}
 			if !slices.Equal(got, c.want) {
@@ -50,9 +50,11 @@ func TestSleepsPassesOverBubbles(t *testing.T) {
 		{"a sleep", "time.Sleep(1)", 1},
 		{"a sleep in a closure", "func() { time.Sleep(1) }()", 1},
 		{"a sleep in a bubble", "synctest.Test(t, func() { time.Sleep(1) })", 0},
+		{"a sleep in a bubble that a helper makes", "bubble(t, func() { time.Sleep(1) })", 0},
+		{"a sleep in what no bubble runs", "other(t, func() { time.Sleep(1) })", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := len(sleeps(parse(t, "func f() { "+c.body+" }"))); got != c.want {
+			if got := len(sleeps(parseText(t, "func f() { "+c.body+" }"), []string{"bubble"})); got != c.want {
 				t.Errorf("found %d, want %d", got, c.want)
 			}
 		})

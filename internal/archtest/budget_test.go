@@ -6,8 +6,10 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -28,6 +30,9 @@ type source struct {
 	ast  *ast.File
 }
 
+// dir is the source's directory from the module's, "" for the root.
+func (s *source) dir() string { return strings.TrimPrefix(path.Dir("/"+s.path), "/") }
+
 func (s *source) line(p token.Pos) int { return s.fset.Position(p).Line }
 
 // sources parses every Go file of the module, whatever its build constraint.
@@ -35,13 +40,12 @@ func sources(t *testing.T) []*source {
 	t.Helper()
 	dir := moduleDir(t)
 	var all []*source
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		name := d.Name()
 		if d.IsDir() {
-			if path != dir && (name == "testdata" || strings.HasPrefix(name, ".") || nestedModule(path)) {
+			if name != dir && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") || nestedModule(name)) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -49,16 +53,7 @@ func sources(t *testing.T) []*source {
 		if !strings.HasSuffix(name, ".go") {
 			return nil
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		s := &source{path: filepath.ToSlash(rel), test: strings.HasSuffix(name, "_test.go"), text: string(text), fset: token.NewFileSet()}
-		s.ast, err = parser.ParseFile(s.fset, path, text, parser.ParseComments|parser.SkipObjectResolution)
+		s, err := parse(dir, name)
 		all = append(all, s)
 		return err
 	})
@@ -69,6 +64,21 @@ func sources(t *testing.T) []*source {
 		t.Fatal("no Go files found")
 	}
 	return all
+}
+
+// parse reads one file of the module in dir.
+func parse(dir, name string) (*source, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	rel, err := filepath.Rel(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{path: filepath.ToSlash(rel), test: strings.HasSuffix(name, "_test.go"), text: string(text), fset: token.NewFileSet()}
+	s.ast, err = parser.ParseFile(s.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	return s, err
 }
 
 func nestedModule(dir string) bool {
@@ -109,10 +119,9 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 		if s.test {
 			continue
 		}
-		dir := s.path[:strings.LastIndex("/"+s.path, "/")]
-		seen[dir] = s.ast.Name.Name
+		seen[s.dir()] = s.ast.Name.Name
 		if s.ast.Doc != nil {
-			documented[dir] = true
+			documented[s.dir()] = true
 		}
 	}
 	for dir, name := range seen {
@@ -188,8 +197,9 @@ func exportedReceiver(recv *ast.FieldList) bool {
 var maySleep = map[string]string{}
 
 func TestNoTestSleepsToHideARace(t *testing.T) {
-	used := map[string]bool{}
-	for _, s := range sources(t) {
+	used, all := map[string]bool{}, sources(t)
+	bubbles := bubbleMakers(all)
+	for _, s := range all {
 		if !s.test {
 			continue
 		}
@@ -199,7 +209,7 @@ func TestNoTestSleepsToHideARace(t *testing.T) {
 				continue
 			}
 			key := s.path + ":" + fn.Name.Name
-			for _, pos := range sleeps(fn.Body) {
+			for _, pos := range sleeps(fn.Body, bubbles[s.dir()]) {
 				used[key] = true
 				if maySleep[key] == "" {
 					t.Errorf("%s:%d: %s calls time.Sleep outside a synctest bubble: wait for the condition itself", s.path, s.line(pos), fn.Name.Name)
@@ -214,15 +224,51 @@ func TestNoTestSleepsToHideARace(t *testing.T) {
 	}
 }
 
+// bubbleMakers returns, by directory, the test functions that run what they
+// are given in a synctest bubble, be it by way of another one.
+func bubbleMakers(all []*source) map[string][]string {
+	makers := map[string][]string{}
+	for grown := true; grown; {
+		grown = false
+		for _, s := range all {
+			for _, d := range s.ast.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok || !s.test || fn.Body == nil || fn.Recv != nil || slices.Contains(makers[s.dir()], fn.Name.Name) {
+					continue
+				}
+				if callsBubble(fn.Body, makers[s.dir()]) {
+					makers[s.dir()] = append(makers[s.dir()], fn.Name.Name)
+					grown = true
+				}
+			}
+		}
+	}
+	return makers
+}
+
+func callsBubble(n ast.Node, makers []string) (found bool) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		found = found || ok && isBubble(call, makers)
+		return !found
+	})
+	return found
+}
+
+func isBubble(call *ast.CallExpr, makers []string) bool {
+	id, ok := call.Fun.(*ast.Ident)
+	return ok && slices.Contains(makers, id.Name) || isCall(call, "synctest", "Test")
+}
+
 // sleeps finds the calls of time.Sleep in n that stand outside of the
-// arguments of synctest.Test.
-func sleeps(n ast.Node) (at []token.Pos) {
+// arguments of synctest.Test and of the named functions, which call it.
+func sleeps(n ast.Node, bubbles []string) (at []token.Pos) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return true
 		}
-		if isCall(call, "synctest", "Test") {
+		if isBubble(call, bubbles) {
 			return false
 		}
 		if isCall(call, "time", "Sleep") {

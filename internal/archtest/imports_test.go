@@ -23,9 +23,10 @@ var only = []struct {
 	{"internal/vfs/crashfs", []string{"internal/vfs"}, nil, "a faulty file system knows files and clocks, not jobs"},
 	{"internal/journal", []string{"internal/vfs"}, []string{"internal/vfs/crashfs"}, "the log holds bytes; it knows nothing of jobs"},
 	{"internal/jobstate", []string{"broker", "cron", "limit", "fair"}, []string{"broker/brokertest", "internal/journal"}, "apply(record) to state: deterministic, no I/O, no clock"},
+	{"internal/notify", []string{"broker", "internal/jobstate"}, nil, "who waits for what, for the brokers that are built on jobstate"},
 	{"internal/wire", []string{"broker"}, nil, "JSON shapes of the contract and no more"},
 	{"broker/brokertest", []string{"broker", "cron", "limit", "fair"}, []string{"broker/membroker"}, "the suite's model is written apart from jobstate, or it would share its faults"},
-	{"broker/membroker", []string{"broker", "internal/jobstate", "cron", "limit", "fair"}, []string{"broker/brokertest"}, "the state machine alone, in memory"},
+	{"broker/membroker", []string{"broker", "internal/jobstate", "internal/notify", "cron", "limit", "fair"}, []string{"broker/brokertest"}, "the state machine alone, in memory"},
 }
 
 // never says which packages are imported by few, tests aside.
