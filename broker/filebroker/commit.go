@@ -117,7 +117,7 @@ func (b *Broker) commit(ops []*op) (sync bool, err error) {
 	}
 	body, at, file := b.log.Body()
 	now := b.now()
-	b.w.Reset(body, uint32(file), at, now.Steady)
+	b.w.Reset(body, uint32(file), at, now)
 	b.ring.on = true
 	fresh := b.decide(ops, now)
 	b.ring.on = false

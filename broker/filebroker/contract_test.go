@@ -34,3 +34,7 @@ func onMachine(t *testing.T, cfg Config) brokertest.Harness {
 func TestKeepsTheContract(t *testing.T) {
 	brokertest.RunInBubbles(t, func(t *testing.T) brokertest.Harness { return onMachine(t, Config{}) })
 }
+
+func TestRandomHistoriesMatchTheModel(t *testing.T) {
+	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return onMachine(t, Config{}) }, 30, 1)
+}

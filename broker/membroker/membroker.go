@@ -74,7 +74,7 @@ const maxUpkeep = 1000
 // The caller holds mu.
 func (b *store) commit(decide func(now jobstate.Now)) {
 	now := b.now()
-	b.w.Reset(make([]byte, 0, 256), b.next, 0, now.Steady)
+	b.w.Reset(make([]byte, 0, 256), b.next, 0, now)
 	b.s.Upkeep(&b.w, now, maxUpkeep)
 	decide(now)
 	if b.w.Count() > 0 {

@@ -13,3 +13,10 @@ func TestKeepsTheContract(t *testing.T) {
 		return brokertest.Harness{Open: func() broker.Broker { return b.Another() }}
 	})
 }
+
+func TestRandomHistoriesMatchTheModel(t *testing.T) {
+	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness {
+		b := New(Config{})
+		return brokertest.Harness{Open: func() broker.Broker { return b.Another() }}
+	}, 50, 1)
+}

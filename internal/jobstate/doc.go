@@ -16,13 +16,15 @@
 //
 // Records say which jobs changed and their new values. Becoming ready is no
 // record: a waiting job has a due time, and each query takes "now"; the split
-// into scheduled and ready is an index that [State.promote] moves forward.
+// into scheduled and ready is an index that [State.promote] moves forward,
+// here and at the start of every frame.
 // Every expiry is a record. Payloads, results and error texts stay where they
 // were written: the state keeps a [Loc].
 //
 // # The format of a frame's body (part of the format)
 //
 //	base    int64   broker time, nanoseconds since 1970; times below are relative to it
+//	wall    int64   wall time of the same moment
 //	record  type uint8, length uint24 (of what follows), fields …
 //
 // Fields: uvarint for counts and sizes, zigzag varint for times (relative to

@@ -21,18 +21,19 @@ type reader struct {
 	file uint32
 	at   uint32
 	base int64
+	wall int64
 	strs [15][]byte
 	nstr int
 	err  error
 }
 
 func newReader(body []byte, file uint32, at int64) (*reader, error) {
-	if len(body) < 8 {
+	if len(body) < 16 {
 		return nil, fmt.Errorf("%w: body of %d bytes", ErrRecord, len(body))
 	}
 	return &reader{
-		rest: body[8:], all: len(body), file: file, at: uint32(at),
-		base: int64(binary.LittleEndian.Uint64(body)),
+		rest: body[16:], all: len(body), file: file, at: uint32(at),
+		base: int64(binary.LittleEndian.Uint64(body)), wall: int64(binary.LittleEndian.Uint64(body[8:])),
 	}, nil
 }
 

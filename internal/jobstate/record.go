@@ -56,6 +56,7 @@ func (s *State) Apply(body []byte, file uint32, at int64) error {
 	if err != nil {
 		return err
 	}
+	s.promoteAll(Now{Wall: r.wall, Steady: r.base})
 	for {
 		t, ok := r.next()
 		if !ok {

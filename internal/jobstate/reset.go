@@ -13,7 +13,7 @@ import (
 // the reason damaged, an error text or result that is lost is dropped.
 func (s *State) Reset(now Now, move func(ref broker.Ref, what string, l Loc) (Loc, bool, error)) error {
 	var w Writer // its records go nowhere: the state is stored whole
-	w.Reset(nil, 0, 0, now.Steady)
+	w.Reset(nil, 0, 0, now)
 	for _, name := range s.Members() {
 		s.Gone(&w, name)
 	}

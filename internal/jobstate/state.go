@@ -252,22 +252,25 @@ func (s *State) freeKey(j *job) {
 	}
 }
 
-// promote makes due jobs of q ready. Only the clock moves them: it writes no
-// record, and every process comes to the same result.
+// promote makes due jobs of q ready, those first that were due first. Only the
+// clock moves them: it writes no record, and every process comes to the same
+// result.
 func (s *State) promote(q *queue, now Now) {
-	for i, t := range [...]int64{now.Steady, now.Wall} {
-		for {
-			it := q.due[i].top()
-			if it == nil || it.at > t {
-				break
-			}
-			j := it.j
-			q.due[i].pop()
-			j.ver++
-			s.enter(j, broker.Ready)
-			s.stand(j)
-			s.tell(j, "", false)
+	for {
+		steady, wall := q.due[0].top(), q.due[1].top()
+		i, it := 0, steady
+		if steady == nil || wall != nil && now.Wall-wall.at > now.Steady-steady.at {
+			i, it = 1, wall
 		}
+		if it == nil || it.at > [...]int64{now.Steady, now.Wall}[i] {
+			return
+		}
+		j := it.j
+		q.due[i].pop()
+		j.ver++
+		s.enter(j, broker.Ready)
+		s.stand(j)
+		s.tell(j, "", false)
 	}
 }
 

@@ -30,7 +30,7 @@ func newHistory(t testing.TB, seed uint64) *history {
 
 // commit runs decide as one frame.
 func (h *history) commit(decide func()) {
-	h.w.Reset(nil, uint32(len(h.frames)+1), 64, h.now.Steady)
+	h.w.Reset(nil, uint32(len(h.frames)+1), 64, h.now)
 	decide()
 	h.s.Wrote(&h.w)
 	h.frames = append(h.frames, bytes.Clone(h.w.Body()))

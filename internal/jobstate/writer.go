@@ -20,10 +20,12 @@ type Writer struct {
 }
 
 // Reset starts a new body in buf, which the Writer appends to. The first byte
-// of the body will lie at offset at of file. base is the broker's time now.
-func (w *Writer) Reset(buf []byte, file uint32, at int64, base int64) {
-	w.buf, w.file, w.at, w.base, w.n, w.nstr = buf[:0], file, uint32(at), base, 0, 0
-	w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(base))
+// of the body will lie at offset at of file. now is the time of the decisions
+// to come.
+func (w *Writer) Reset(buf []byte, file uint32, at int64, now Now) {
+	w.buf, w.file, w.at, w.base, w.n, w.nstr = buf[:0], file, uint32(at), now.Steady, 0, 0
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(now.Steady))
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(now.Wall))
 }
 
 // Body returns the bytes so far. They are the Writer's until the next Reset.
