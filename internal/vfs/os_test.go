@@ -5,6 +5,7 @@ package vfs
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -229,6 +230,7 @@ func TestDescriptorsAreGivenBack(t *testing.T) {
 		if _, err := OS().Open(dir, os.O_RDONLY); err == nil {
 			t.Fatal("opened a directory")
 		}
+		closeWhileWaiting(t, filepath.Join(dir, "lock"))
 		w, err := OS().Watch()
 		if err != nil {
 			t.Fatal(err)
@@ -247,4 +249,35 @@ func TestDescriptorsAreGivenBack(t *testing.T) {
 	if after := count(); after > before {
 		t.Errorf("%d descriptors became %d", before, after)
 	}
+}
+
+// closeWhileWaiting closes a file while a goroutine waits for its lock.
+func closeWhileWaiting(t *testing.T, name string) {
+	t.Helper()
+	var files [2]File
+	for i := range files {
+		f, err := OS().Open(name, os.O_RDWR|os.O_CREATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[i] = f
+	}
+	if err := files[0].Lock(); err != nil {
+		t.Fatal(err)
+	}
+	var waiter sync.WaitGroup
+	waiter.Go(func() {
+		if err := files[1].Lock(); err == nil {
+			t.Error("locked a closed file")
+		}
+	})
+	for files[1].(*file).users.Load() == 0 {
+		runtime.Gosched() // until the other waits
+	}
+	for _, f := range []File{files[1], files[0]} {
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiter.Wait()
 }

@@ -190,6 +190,12 @@ func TestAPowerCutLeavesAnyPartOfWhatIsNotSynced(t *testing.T) {
 			ok(t, f.Truncate(2000))
 		}, []string{"f=a100", "f=a10001900"}},
 
+		{"a truncation to a page and a growth leave old bytes or zeros", func(t *testing.T, m *crashfs.Machine, p *crashfs.Process) {
+			f := create(t, p, "/f", sectors("aaaaaaaab"))
+			ok(t, f.Truncate(4096))
+			ok(t, f.Truncate(4096+512))
+		}, []string{"f=a40960512", "f=a4096b512"}},
+
 		{"zeros over zeros leave nothing open", func(t *testing.T, m *crashfs.Machine, p *crashfs.Process) {
 			f := create(t, p, "/f", "")
 			ok(t, f.Truncate(8192))
@@ -202,6 +208,13 @@ func TestAPowerCutLeavesAnyPartOfWhatIsNotSynced(t *testing.T) {
 			create(t, p, "/f.new", "new")
 			ok(t, p.Rename("/f.new", "/f"))
 		}, []string{"f=new", "f=old f.new=new"}},
+
+		{"a removal of what a rename brought does not reach what was there", func(t *testing.T, m *crashfs.Machine, p *crashfs.Process) {
+			create(t, p, "/f", "old")
+			create(t, p, "/f.new", "new")
+			ok(t, p.Rename("/f.new", "/f"))
+			ok(t, p.Remove("/f"))
+		}, []string{"", "f=new", "f=old f.new=new"}},
 
 		{"a synced rename stays", func(t *testing.T, m *crashfs.Machine, p *crashfs.Process) {
 			create(t, p, "/f", "old")
@@ -374,9 +387,12 @@ func TestACrashLeavesTheMachineAlone(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", c.what, got, c.want)
 		}
 	}
-	write(t, f, "c", 1) // the open file goes on, too
+	write(t, f, "c", 1) // the open file goes on, too, in a page that all has
 	if got := short(content(t, m, "/f")); got != "bca49982a119" {
 		t.Errorf("after the crashes: %s", got)
+	}
+	if got := short(content(t, all, "/f")); got != "ba49991a119" {
+		t.Errorf("a write to the machine reached what a crash left: %s", got)
 	}
 }
 
@@ -481,6 +497,55 @@ func TestCrashesTakesASampleWhenThereAreTooMany(t *testing.T) {
 	}
 	if again != 100 {
 		t.Errorf("the same seed gives %d of 100 again", again)
+	}
+}
+
+func TestBytesBehindASizeThatWasLostAreZero(t *testing.T) {
+	m := crashfs.New(crashfs.Config{})
+	f := create(t, m.Process(), "/f", "a")
+	write(t, f, "b", 1)
+	next := m.Crash(func(u crashfs.Unit) int { return map[bool]int{true: 1}[u.Kind == crashfs.Sector] })
+	if got := content(t, next, "/f"); got != "a" {
+		t.Errorf("the file holds %q", got)
+	}
+	ok(t, open(t, next.Process(), "/f", os.O_RDWR).Truncate(3))
+	if got := content(t, next, "/f"); got != "a\x00\x00" {
+		t.Errorf("made longer, it holds %q", got)
+	}
+}
+
+func TestALostWriteTakesNoBlock(t *testing.T) {
+	m := crashfs.New(crashfs.Config{})
+	f := create(t, m.Process(), "/f", "")
+	ok(t, f.Truncate(8192))
+	ok(t, f.Sync())
+	write(t, f, "a", 5000)
+	for want, choose := range map[int64]crashfs.Choose{0: crashfs.KeepNone, 4096: crashfs.KeepAll} {
+		if got := m.Crash(choose).Used(); got != want {
+			t.Errorf("%d bytes are used, want %d", got, want)
+		}
+	}
+}
+
+func TestUnitsAreWhatThereIsToChoose(t *testing.T) {
+	m := crashfs.New(crashfs.Config{})
+	p := m.Process()
+	f := create(t, p, "/f", strings.Repeat("a", 400))
+	write(t, f, strings.Repeat("b", 600), 400)
+	ok(t, p.Mkdir("/d"))
+	var got []string
+	for _, u := range m.Units() {
+		got = append(got, u.String())
+	}
+	if want := []string{"entry /d", "size /f", "sector /f+0", "sector /f+512"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	ways := 0
+	for range m.Crashes(100, 1) {
+		ways++
+	}
+	if ways != 12 { // a lost size leaves nothing to choose in the sector behind it
+		t.Errorf("there are 12 ways, %d came", ways)
 	}
 }
 
