@@ -90,7 +90,7 @@ func (l *Log) locked() error {
 		return err
 	}
 	c := l.control
-	turn := c.load(ctlSeq) + 1
+	turn := max(c.load(ctlSeq)+1, 1) // 0 is no turn
 	c.store(ctlSeq, turn)
 	l.turn.Store(turn)
 	c.store(ctlSince, uint64(l.checked))

@@ -21,8 +21,8 @@ func Open(o Options) (*Log, error) {
 	if o.FirstSegmentBytes == 0 {
 		o.FirstSegmentBytes = defaultFirstSegment
 	}
-	if limit := int64(maxOffset) >> (segmentDoublings + 1); o.FirstSegmentBytes < headSize || o.FirstSegmentBytes > limit {
-		return nil, fmt.Errorf("open journal: segment size %d is outside %d to %d", o.FirstSegmentBytes, headSize, limit)
+	if n := o.FirstSegmentBytes; n < headSize || n > maxFirstSegment {
+		return nil, fmt.Errorf("open journal: segment size %d is outside %d to %d", n, headSize, maxFirstSegment)
 	}
 	l := &Log{o: o, sys: o.Sys, dir: o.Dir, pid: o.Sys.PID(), prepare: make(chan struct{}, 1)}
 	l.files = fileCache{sys: o.Sys, dir: o.Dir, open: map[FileID]*openFile{}}

@@ -203,8 +203,10 @@ func TestHolesInTheTailAreCut(t *testing.T) {
 // TestKillsAtEveryOperationLeaveThePeersAtWork kills a process before each of
 // its operations, and cuts its writes short, while a peer lives.
 func TestKillsAtEveryOperationLeaveThePeersAtWork(t *testing.T) {
+	kills := 0
 	for _, short := range []int{-1, 1, 60, 100} {
 		for at := 0; ; at++ {
+			kills++
 			done, err := killAt(at, short)
 			if err != nil {
 				t.Fatalf("killed at %d, %d bytes of a write done: %v", at, short, err)
@@ -213,6 +215,10 @@ func TestKillsAtEveryOperationLeaveThePeersAtWork(t *testing.T) {
 				break
 			}
 		}
+	}
+	t.Logf("%d kills", kills)
+	if kills < 200 {
+		t.Errorf("only %d kills", kills)
 	}
 }
 

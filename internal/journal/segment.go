@@ -11,6 +11,7 @@ import (
 
 const (
 	defaultFirstSegment = 1 << 20
+	maxFirstSegment     = 8 << 20 // a segment can grow to twice 64 times that
 	segmentDoublings    = 6       // 1 MiB to 64 MiB
 	loneBody            = 1 << 20 // a larger body gets a segment of its own
 	zeroChunk           = 1 << 20
