@@ -191,6 +191,15 @@ var keyRules = []rule{
 			f.command(broker.DeleteJobs, f.wantFree("done", n).ID)
 		}
 	}},
+	{"a job that comes back takes its key again when the hold of another is over", func(f *fixture) {
+		n := keyed("k", broker.HoldUntilFinal, 0)
+		f.addOne(n)
+		f.end(f.one(), broker.Bury)
+		f.wantFree("the first is dead", keyed("k", broker.HoldFor, tick))
+		f.advance(tick)
+		f.command(broker.RequeueJobs)
+		f.wantHeld("requeued", n, n.ID)
+	}},
 	{"a job that comes back runs without its key when another has it", func(f *fixture) {
 		n := keyed("k", broker.HoldUntilFinal, 0)
 		first := f.addOne(n)

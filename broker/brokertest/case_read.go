@@ -135,8 +135,10 @@ var listRules = []rule{
 	}},
 	{"what waits for its time is listed as it was enqueued, and as ready when due", func(f *fixture) {
 		var jobs []broker.NewJob
-		for _, d := range []time.Duration{3, 1, 2} {
-			jobs = append(jobs, with(func(n *broker.NewJob) { n.Delay = d * tick / 4 }))
+		for i, d := range []time.Duration{3, 1, 2} {
+			n := with(func(n *broker.NewJob) { n.Delay = d * tick / 4 })
+			n.Task, n.Priority = []string{"t", "u", "t"}[i], []int32{2, 0, 1}[i]
+			jobs = append(jobs, n)
 		}
 		refs := f.add(queue, jobs...)
 		f.wantOrder("scheduled", jobIDs(f.in(broker.Scheduled)), refs, 0, 1, 2)

@@ -120,6 +120,13 @@ var retentionRules = []rule{
 		ref := f.addOne(with(func(n *broker.NewJob) { n.StartWithin, n.Delay = time.Minute, time.Hour }))
 		f.pass(time.Hour + 59*time.Second)
 		f.wantState(ref, broker.Ready, "")
+		f.pass(time.Second) // to the moment
+		f.wantState(ref, broker.Cancelled, broker.ReasonNotStarted)
+	}},
+	{"a job that was ready at once is late from the moment on", func(f *fixture) {
+		ref := f.addOne(with(func(n *broker.NewJob) { n.StartWithin = time.Minute }))
+		f.pass(59 * time.Second)
+		f.wantState(ref, broker.Ready, "")
 		f.pass(time.Second)
 		f.wantState(ref, broker.Cancelled, broker.ReasonNotStarted)
 	}},

@@ -225,7 +225,7 @@ func (s settleStep) do(p *player) {
 		return
 	}
 	for i := range got {
-		if j := p.m.s.find(model[i].Ref); j != nil && j.commanded && j.Token == model[i].Token {
+		if j := p.m.s.find(model[i].Ref); j != nil && j.moved && j.Token == model[i].Token {
 			continue
 		}
 		p.sameError(fmt.Sprintf("settle: %v %v", model[i].Kind, s.of[i].run), got[i].Err, wanted[i].Err)
@@ -243,6 +243,7 @@ func (s settleStep) do(p *player) {
 			p.added(model[i].FollowUps[n].Queue, a)
 		}
 	}
+	p.maintain() // what is given back may be too late to start
 }
 
 type commandStep struct {

@@ -90,9 +90,9 @@ type job struct {
 	holder    *Model            // whose end ends the lease; nil for a remote one
 	settled   broker.SettleKind // the last settlement that Token made; 0 for none
 	followUps []broker.Enqueued // what it was answered for them
-	// commanded says that a command has changed the job since its last claim. Whether a
-	// repeat of the settlement before that is still recognised is left open.
-	commanded bool
+	// moved says that a command or upkeep has moved the job on since its last settlement.
+	// Whether a repeat of that settlement is still recognised is left open.
+	moved bool
 }
 
 // mark is a moment; seq orders equal ones.
@@ -381,6 +381,7 @@ func (m *Model) Maintain(ctx context.Context) (time.Duration, error) {
 	}
 	for _, j := range s.in("", broker.Ready) {
 		if s.late(j) {
+			j.moved = true
 			s.end(j, broker.Cancelled, broker.ReasonNotStarted)
 		}
 	}

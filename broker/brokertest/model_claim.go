@@ -134,7 +134,7 @@ func (s *store) lease(m *Model, j *job, r broker.ClaimRequest) broker.Lease {
 	j.Attempt++
 	j.Token = broker.Token(epoch<<32 | s.rules.token(j))
 	j.Worker, j.ClaimedAt, j.LeaseExpiresAt = r.Worker, s.now(), s.now().Add(ttl(r.TTL))
-	j.Progress, j.Log, j.settled, j.commanded = broker.Progress{}, nil, 0, false
+	j.Progress, j.Log, j.settled, j.moved = broker.Progress{}, nil, 0, false
 	s.rules.tally(&s.total(j).Claimed)
 	s.enter(j, broker.Leased, "")
 	if !r.Remote {

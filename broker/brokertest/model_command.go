@@ -64,7 +64,7 @@ func checkCommand(c broker.Command) error {
 
 // command changes one job.
 func (s *store) command(c broker.Command, j *job) {
-	j.commanded = j.State != broker.Leased
+	j.moved = j.State != broker.Leased
 	switch {
 	case c.Kind == broker.RequeueJobs:
 		s.requeue(j)
