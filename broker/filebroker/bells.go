@@ -200,7 +200,7 @@ func (l *bells) run(b *Broker) {
 		}
 		switch {
 		case e.Closed && isMember(e.Name):
-			b.report("settle the leases of a handle that ended", b.settleDead([]string{e.Name}))
+			b.background(func() { b.mourn(e.Name) })
 		case e.Closed:
 		default:
 			b.answer()

@@ -120,6 +120,9 @@ func Open(dir string, cfg Config) (*Broker, error) {
 		cfg: cfg, dir: dir, sys: cfg.sys, slg: cfg.Logger.With("store", dir), pid: cfg.sys.PID(),
 		started: cfg.sys.Monotonic(), boot: cfg.sys.BootID(),
 	}
+	if b.boot == [16]byte{} {
+		return nil, fmt.Errorf("open %s: %w: this system does not say when it was started, and without that a lease cannot be told from one before a restart", dir, broker.ErrUnsupported)
+	}
 	b.life, b.end = context.WithCancel(noContext)
 	b.closed = b.life.Done()
 	b.log, err = journal.Open(journal.Options{

@@ -36,5 +36,5 @@ func TestKeepsTheContract(t *testing.T) {
 }
 
 func TestRandomHistoriesMatchTheModel(t *testing.T) {
-	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return onMachine(t, Config{}) }, 30, 1)
+	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return onMachine(t, Config{}) }, 80, 1)
 }

@@ -174,6 +174,24 @@ func (b *Broker) settleDead(names []string) error {
 	})
 }
 
+// mourn ends what a handle held whose file was closed. The system tells of the
+// close before it frees the lock, so the first probes can come too early.
+func (b *Broker) mourn(name string) {
+	for wait := time.Millisecond; wait < time.Second && b.there(name); wait *= 2 {
+		if err := b.settleDead([]string{name}); err != nil {
+			b.report("settle the leases of a handle that ended", err)
+		}
+		if !b.there(name) {
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-b.closed:
+			return
+		}
+	}
+}
+
 // there says whether a handle's file exists: one that is missing proves
 // nothing about its owner.
 func (b *Broker) there(name string) bool {

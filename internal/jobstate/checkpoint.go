@@ -215,7 +215,11 @@ func (e *encoder) extra(x *extra) {
 func (s *State) encodeKeys(e *encoder) {
 	n := 0
 	for _, q := range s.queues {
-		n += len(q.keys)
+		for _, h := range q.keys {
+			if !h.over(s.clock) {
+				n++
+			}
+		}
 	}
 	e.u32(uint32(n))
 	for _, name := range s.Queues() {
@@ -224,7 +228,10 @@ func (s *State) encodeKeys(e *encoder) {
 			return cmp.Or(cmp.Compare(a.task, b.task), cmp.Compare(a.key, b.key))
 		})
 		for _, k := range sorted {
-			h := q.keys[k]
+			h := q.holder(k, s.clock)
+			if h == nil {
+				continue
+			}
 			e.str(name)
 			e.str(k.task)
 			e.str(k.key)

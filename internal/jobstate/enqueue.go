@@ -109,7 +109,7 @@ func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) bro
 	if nj.Key != "" {
 		r.digest = digest(nj.Payload)
 		if q != nil {
-			if h := q.keys[keyName{nj.Task, nj.Key}]; h != nil && (h.until == 0 || h.until > now.Steady) {
+			if h := q.holder(keyName{nj.Task, nj.Key}, now.Steady); h != nil {
 				return broker.Enqueued{ID: h.id, Existing: true, Differs: h.digest != r.digest}
 			}
 		}
@@ -298,7 +298,7 @@ func (s *State) applyRare(q *queue, t *task, j *job, r *enqueueRec) {
 	if r.hold == broker.HoldFor {
 		h.until = satAdd(r.at, r.keyFor)
 	}
-	q.keys[keyName{t.name, r.key}] = h
+	q.holdKey(keyName{t.name, r.key}, h, r.at)
 }
 
 // wait puts j among the scheduled or the ready.

@@ -204,7 +204,7 @@ func (s *State) applyWait(j *job, r *waitRec, at int64) {
 	s.failed(j, r.failures)
 	j.flags &^= cancelAsked
 	if r.reason == reasonRequeued {
-		s.retakeKey(j)
+		s.retakeKey(j, at)
 		s.dropResult(j)
 	}
 	if r.flags&wError != 0 || r.kind == broker.Nack {
@@ -256,17 +256,6 @@ func (s *State) dropResult(j *job) {
 		j.ext.result = Loc{}
 	}
 	j.flags &^= hasResult
-}
-
-// retakeKey gives a requeued job its key again, if nobody else has it.
-func (s *State) retakeKey(j *job) {
-	if j.ext == nil || j.ext.key == "" || j.ext.hold == broker.HoldFor {
-		return
-	}
-	name := keyName{j.lane.task.name, j.ext.key}
-	if keys := j.queue().keys; keys[name] == nil {
-		keys[name] = &heldKey{id: j.id, digest: j.ext.digest}
-	}
 }
 
 // final records that a job is done, dead or cancelled, and how long it is kept.

@@ -63,6 +63,7 @@ type queue struct {
 	lists  [broker.Cancelled + 1]list
 	due    [2]heap // scheduled jobs by due time: steady, wall
 	keys   map[keyName]*heldKey
+	swept  int // keys there were after the last sweep
 }
 
 // task is one task of a queue.
@@ -74,15 +75,6 @@ type task struct {
 	open   lanes
 	n      [broker.Cancelled + 1]int64 // jobs by state
 	totals broker.Totals
-}
-
-type keyName struct{ task, key string }
-
-// heldKey says which job holds a key.
-type heldKey struct {
-	id     broker.ID
-	digest [16]byte // of its payload
-	until  int64    // HoldFor: the end; else 0: freed by the job
 }
 
 // member is a handle on the store: a process, or a part of one, whose death
@@ -238,17 +230,6 @@ func (s *State) unref(l *lane) {
 		if l.task.last == l {
 			l.task.last = nil
 		}
-	}
-}
-
-// freeKey frees the key that j holds, unless it is held for a time.
-func (s *State) freeKey(j *job) {
-	if j.ext == nil || j.ext.key == "" || j.ext.hold == broker.HoldFor {
-		return
-	}
-	name := keyName{j.lane.task.name, j.ext.key}
-	if h := j.queue().keys[name]; h != nil && h.id == j.id {
-		delete(j.queue().keys, name)
 	}
 }
 
