@@ -276,7 +276,7 @@ func TestKeyHolds(t *testing.T) {
 					greet.Handle(w, func(context.Context, string) error { holds("in the run", c.running); return nil })
 				})
 				holds("after the run", c.ended)
-				time.Sleep(time.Hour)
+				b.sleep(time.Hour)
 				holds("after an hour", c.expired)
 			})
 		})

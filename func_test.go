@@ -28,10 +28,12 @@ func TestAResultIsAwaited(t *testing.T) {
 	bubble(t, func(b *bench) {
 		w := spool.NewWorker(b.Client, spool.WorkerConfig{})
 		half.Handle(w, halve)
-		time.AfterFunc(time.Hour, func() { b.start(w) })
+		b.start(w)
+		b.must(b.Pause(b.ctx, "default"))
+		time.AfterFunc(time.Hour, func() { b.must(b.Resume(b.ctx, "default")) })
 		p, err := half.Enqueue(b.ctx, b.Client, 3)
 		b.must(err)
-		out, err := p.Await(b.ctx) // waits for the worker to start
+		out, err := p.Await(b.ctx) // waits as long as it takes
 		b.must(err)
 		want(b, "result", out, 1.5)
 		out, err = half.Await(b.ctx, b.Client, p.ID) // of any process, by id
@@ -48,12 +50,12 @@ func TestAResultIsAwaited(t *testing.T) {
 		want(b, "result of the existing job", out, 2)
 		b.must(b.stopAll())
 
-		time.Sleep(59 * time.Minute)
+		b.sleep(59 * time.Minute)
 		_, err = b.Broker().Maintain(b.ctx)
 		b.must(err)
 		_, err = same.Await(b.ctx)
 		b.must(err)
-		time.Sleep(2 * time.Minute) // a result is kept for an hour
+		b.sleep(2 * time.Minute) // a result is kept for an hour
 		_, err = b.Broker().Maintain(b.ctx)
 		b.must(err)
 		_, err = same.Await(b.ctx)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,8 +23,8 @@ func TestALostLeaseStopsItsHandler(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
 				id := b.add(instant.With("x", kept))
-				var outcome spool.Outcome
-				w := spool.NewWorker(b.Client, spool.WorkerConfig{Hooks: spool.Hooks{Finished: func(_ *spool.Lease, o spool.Outcome) { outcome = o }}})
+				outcomes := make(chan spool.Outcome, 2)
+				w := spool.NewWorker(b.Client, spool.WorkerConfig{Hooks: spool.Hooks{Finished: func(_ *spool.Lease, o spool.Outcome) { outcomes <- o }}})
 				var stale *spool.Lease
 				instant.Handle(w, func(ctx context.Context, _ string) error {
 					l := spool.LeaseFrom(ctx)
@@ -45,11 +46,12 @@ func TestALostLeaseStopsItsHandler(t *testing.T) {
 					return c.ret
 				})
 				b.start(w)
-				time.Sleep(30 * time.Second)
+				b.sleep(30 * time.Second)
 				want(b, "reason", b.wantState(id, spool.Scheduled).Reason, broker.ReasonRetry)
+				outcome := <-outcomes
 				want(b, "kind told to the hook", outcome.Kind, 0)
 				b.wantErr(outcome.Err, spool.ErrLeaseLost)
-				time.Sleep(time.Minute)
+				b.sleep(time.Minute)
 				want(b, "attempt", b.wantState(id, spool.Done).Attempt, 2)
 				b.wantErr(stale.Extend(b.ctx, 0), spool.ErrLeaseLost)
 			})
@@ -64,11 +66,12 @@ func TestAHandlerEndsBeforeTheLeaseThatCannotBeExtended(t *testing.T) {
 				id := b.add(instant.With("x"))
 				const ttl = 30 * time.Second
 				w := spool.NewWorker(b.Client, spool.WorkerConfig{LeaseTTL: ttl})
-				var last time.Time
-				cut := false
+				var last atomic.Pointer[time.Time]
+				var cut atomic.Bool
 				b.broker.Broker = hangBroker{b.broker.Broker, func(ctx context.Context) error {
-					if !cut {
-						last = time.Now()
+					if !cut.Load() {
+						now := time.Now()
+						last.Store(&now)
 						return nil
 					}
 					sleepCtx(ctx, wait)
@@ -82,17 +85,17 @@ func TestAHandlerEndsBeforeTheLeaseThatCannotBeExtended(t *testing.T) {
 					ran = true
 					time.Sleep(95 * time.Second) // beats come
 					want(b, "error", ctx.Err(), nil)
-					cut = true
+					cut.Store(true)
 					<-ctx.Done()
 					want(b, "cause", context.Cause(ctx), spool.ErrLeaseLost)
-					if d := time.Since(last); d < ttl/2 || d > ttl {
+					if d := time.Since(*last.Load()); d < ttl/2 || d > ttl {
 						b.Errorf("it ended %v after the last beat, the lease lasts %v", d, ttl)
 					}
-					cut = false
+					cut.Store(false)
 					return nil
 				})
 				b.start(w)
-				time.Sleep(5 * time.Minute)
+				b.sleep(5 * time.Minute)
 				_, err := b.Get(b.ctx, id)
 				b.wantErr(err, spool.ErrNotFound)
 				n := b.totals()
@@ -135,13 +138,13 @@ func TestHeartbeatsKeepALongJob(t *testing.T) {
 		w := spool.NewWorker(b.Client, spool.WorkerConfig{LeaseTTL: 9 * time.Second})
 		instant.Handle(w, func(context.Context, string) error { time.Sleep(time.Hour); return nil })
 		b.start(w)
-		time.Sleep(30 * time.Minute)
+		b.sleep(30 * time.Minute)
 		// Deaf to the distance to its start, the lease still ends soon.
 		j := b.wantState(id, spool.Leased)
 		if left := time.Until(j.LeaseExpiresAt); left > 9*time.Second || left <= 0 {
 			b.Errorf("after 30 minutes the lease has %v left", left)
 		}
-		time.Sleep(time.Hour)
+		b.sleep(time.Hour)
 		want(b, "attempts", b.wantState(id, spool.Done).Attempt, 1)
 		if n := len(beats); n < 1100 || n > 1300 {
 			b.Errorf("%d beats in an hour", n)
@@ -159,7 +162,7 @@ func TestShortJobsAreNotExtended(t *testing.T) {
 			b.add(instant.With("x"))
 		}
 		b.start(w)
-		time.Sleep(2 * time.Minute)
+		b.sleep(2 * time.Minute)
 		want(b, "acked", b.totals().Acked, 100)
 		if extended > 30 {
 			b.Errorf("%d extensions for 100 jobs of a second", extended)
@@ -187,7 +190,7 @@ func TestCancelOfAJobThatWaits(t *testing.T) {
 				w := spool.NewWorker(b.Client, one)
 				instant.Handle(w, func(context.Context, string) error { b.Error("it ran"); return nil })
 				b.start(w)
-				time.Sleep(time.Minute)
+				b.sleep(time.Minute)
 				b.wantState(id, spool.Cancelled)
 				n, err = b.Cancel(b.ctx, spool.Filter{IDs: []spool.ID{id}})
 				b.must(err)
@@ -225,13 +228,13 @@ func TestCancelOfAJobThatRuns(t *testing.T) {
 					return c.ret
 				})
 				b.start(w)
-				time.Sleep(c.after)
+				b.sleep(c.after)
 				synctest.Wait()
 				asked = time.Now()
 				n, err := b.Cancel(b.ctx, spool.Filter{IDs: []spool.ID{id}})
 				b.must(err)
 				want(b, "changed", n, 1)
-				time.Sleep(time.Minute)
+				b.sleep(time.Minute)
 				j := b.wantState(id, c.state)
 				want(b, "attempts", j.Attempt, 1)
 				after := b.totals()
@@ -251,10 +254,10 @@ func TestCancelAtTheEndOfARunEndsItOnce(t *testing.T) {
 					w := spool.NewWorker(b.Client, one)
 					instant.Handle(w, func(context.Context, string) error { time.Sleep(time.Minute); return ret })
 					b.start(w)
-					time.Sleep(time.Minute - d)
+					b.sleep(time.Minute - d)
 					changed, err := b.Cancel(b.ctx, spool.Filter{IDs: []spool.ID{id}})
 					b.must(err)
-					time.Sleep(time.Minute)
+					b.sleep(time.Minute)
 					j, n := b.job(id), b.totals()
 					if !j.State.Final() {
 						b.Fatalf("the job is %s", j.State)
@@ -416,7 +419,7 @@ func TestProgressAndLinesAreSent(t *testing.T) {
 			return nil
 		})
 		b.start(w)
-		time.Sleep(2 * time.Minute)
+		b.sleep(2 * time.Minute)
 		j := b.wantState(id, spool.Done)
 		want(b, "progress before the settlement", line(j.Progress.Percent, j.Progress.Note), "100 end")
 		want(b, "lines", line(len(lines), lines[0], lines[100], lines[101]), "102 first line 99 (51 lines did not fit)")

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,13 +110,13 @@ func TestAHandlerThatIgnoresItsCancellationIsLeft(t *testing.T) {
 		wantText(b, err.Error(), "1 jobs", "default/"+id.String(), "(t)")
 
 		b.wantState(id, spool.Leased) // until its lease expires
-		time.Sleep(11 * time.Second)
+		b.sleep(11 * time.Second)
 		b.drain(spool.WorkerConfig{}, func(w *spool.Worker) {
 			instant.Handle(w, func(context.Context, string) error { return nil })
 		})
 		j := b.wantState(id, spool.Done)
 		want(b, "attempt", j.Attempt, 2)
-		time.Sleep(time.Hour) // the first handler returns
+		b.sleep(time.Hour) // the first handler returns
 		after := b.totals()
 		want(b, "acked", after.Acked, 1)
 		want(b, "expired", after.Expired, 1)
@@ -139,7 +140,7 @@ func TestTheEndOfAShutdownSettlesOnce(t *testing.T) {
 					return spool.ErrShutdown
 				})
 				err := w.Run(ctx)
-				time.Sleep(time.Minute)
+				b.sleep(time.Minute)
 				_, e := b.Broker().Maintain(b.ctx) // expires what was left
 				b.must(e)
 				j, n := b.job(id), b.totals()
@@ -190,9 +191,9 @@ func TestShutdownSettlesAllThatIsFinished(t *testing.T) {
 		for range 100 {
 			b.add(instant.With("x"))
 		}
-		fail := true
+		var well atomic.Bool
 		b.broker.settle = func([]broker.Settlement) error {
-			if fail {
+			if !well.Load() {
 				return errDisk
 			}
 			return nil
@@ -201,7 +202,7 @@ func TestShutdownSettlesAllThatIsFinished(t *testing.T) {
 		ctx, cancel := context.WithCancel(b.ctx)
 		instant.Handle(w, func(context.Context, string) error { return nil })
 		time.AfterFunc(10*time.Second, cancel)
-		time.AfterFunc(20*time.Second, func() { fail = false })
+		time.AfterFunc(20*time.Second, func() { well.Store(true) })
 		b.must(w.Run(ctx))
 		want(b, "acked", b.totals().Acked, 100)
 	})
@@ -291,7 +292,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			yielded := 0
 			_, err := task.EnqueueMany(b.ctx, b.Client, counted(n, &yielded))
 			b.must(err)
-			time.Sleep(time.Duration(n) * time.Second)
+			b.sleep(time.Duration(n) * time.Second)
 			synctest.Wait()
 		}
 		fill(1000)
@@ -332,26 +333,25 @@ func TestAFaultNeverEndsAWorker(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
-				faults := 0
+				var faults, runs atomic.Int32
 				cfg := spool.WorkerConfig{LeaseTTL: 6 * time.Second, Hooks: spool.Hooks{Fault: func(_ string, err error) {
 					b.wantErr(err, c.err)
-					faults++
+					faults.Add(1)
 				}}}
 				w := spool.NewWorker(b.Client, cfg)
-				runs := 0
-				instant.Handle(w, func(context.Context, string) error { runs++; return nil })
+				instant.Handle(w, func(context.Context, string) error { runs.Add(1); return nil })
 				b.start(w)
 				b.broker.set(func() { c.set(b.broker, c.err) })
 				first := b.add(instant.With("x"))
-				time.Sleep(time.Hour)
-				if faults < 3600/5 || faults > 3600 {
-					b.Errorf("tried %d times in an hour", faults)
+				b.sleep(time.Hour)
+				if n := faults.Load(); n < 3600/5 || n > 3600 {
+					b.Errorf("tried %d times in an hour", n)
 				}
 				want(b, "logged", b.log.count("broker fault"), 1)
 				b.broker.set(func() { b.broker.claim, b.broker.settle, b.broker.settled = nil, nil, nil })
 				second := b.add(instant.With("x"))
-				time.Sleep(10 * time.Second)
-				want(b, "runs", runs, 2)
+				b.sleep(10 * time.Second)
+				want(b, "runs", runs.Load(), 2)
 				want(b, "acked", b.totals().Acked, 2)
 				want(b, "logged", b.log.count("well again"), 1)
 				for _, id := range []spool.ID{first, second} {
@@ -373,7 +373,7 @@ func TestAFaultIsLoggedOncePerChange(t *testing.T) {
 		w := spool.NewWorker(b.Client, one)
 		instant.Handle(w, func(context.Context, string) error { return nil })
 		stop := b.start(w)
-		time.Sleep(10 * time.Minute)
+		b.sleep(10 * time.Minute)
 		b.must(stop())
 		if logged := b.log.count("broker fault"); n < 100 || logged != n/10+1 {
 			b.Fatalf("%d claims, %d lines", n, logged)
@@ -411,7 +411,7 @@ func TestOneJobCannotHoldUpTheSettlementOfOthers(t *testing.T) {
 					return nil
 				})
 				stop := b.start(w)
-				time.Sleep(500 * time.Millisecond)
+				b.sleep(500 * time.Millisecond)
 				b.must(stop())
 				want(b, "acked", b.totals().Acked, 9)
 				want(b, "failed", b.totals().Failed, 1)

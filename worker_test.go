@@ -94,18 +94,18 @@ func TestMaxAttemptsIsTheNumberOfRuns(t *testing.T) {
 			return errUser
 		})
 		b.start(w)
-		time.Sleep(time.Minute)
+		b.sleep(time.Minute)
 		want(b, "runs", len(starts), 10)
 		want(b, "last start", starts[9], 9*time.Second)
 		j := b.wantState(id, spool.Dead)
 		want(b, "reason", j.Reason, broker.ReasonAttempts)
 
 		// Requeued, it has fresh attempts and backs off from the start again.
+		starts = nil
 		n, err := b.Requeue(b.ctx, spool.Filter{IDs: []spool.ID{id}})
 		b.must(err)
 		want(b, "requeued", n, 1)
-		starts = nil
-		time.Sleep(time.Minute)
+		b.sleep(time.Minute)
 		want(b, "runs after requeue", len(starts), 10)
 	})
 }
@@ -131,7 +131,7 @@ func TestBackoffIsTheWorkersOwn(t *testing.T) {
 			return errUser
 		})
 		b.start(w)
-		time.Sleep(time.Hour)
+		b.sleep(time.Hour)
 		want(b, "starts", fmt.Sprint(starts), "[0s 1m0s 3m0s 6m0s]")
 	})
 }
@@ -176,7 +176,7 @@ func TestFortyThousandSnoozesAreNoAttempts(t *testing.T) {
 			return nil
 		})
 		b.start(w)
-		time.Sleep(13 * time.Hour)
+		b.sleep(13 * time.Hour)
 		j := b.wantState(id, spool.Done)
 		want(b, "runs", runs, 40_002)
 		want(b, "attempt", j.Attempt, 2)
@@ -325,7 +325,7 @@ func TestATimeoutIsAFailedAttempt(t *testing.T) {
 					return err
 				})
 				b.start(w)
-				time.Sleep(time.Minute)
+				b.sleep(time.Minute)
 				j := b.wantState(id, c.state)
 				if c.state == spool.Scheduled {
 					want(b, "failures", j.Failures, 1)
@@ -474,7 +474,7 @@ func TestASlotOfAFullQueueThatComesFreeIsUsedAtOnce(t *testing.T) {
 			b.add(instant.With("x", spool.Queue("a")))
 		}
 		b.start(w)
-		time.Sleep(time.Second)
+		b.sleep(time.Second)
 		want(b, "starts", fmt.Sprint(starts), "[0s 10ms 20ms 30ms]")
 	})
 }
@@ -486,7 +486,7 @@ func TestTasksThatAreNotHandledAreLeftAlone(t *testing.T) {
 		w := spool.NewWorker(b.Client, one)
 		instant.Handle(w, func(context.Context, string) error { return nil })
 		b.start(w)
-		time.Sleep(time.Minute)
+		b.sleep(time.Minute)
 		j := b.wantState(other, spool.Ready)
 		want(b, "attempts", j.Attempt, 0)
 		want(b, "claims", b.totals().Claimed, 1)
@@ -537,10 +537,10 @@ func TestAWorkerOfAThousandTasks(t *testing.T) {
 			b.add(spool.Define[string](name).With(name))
 		}
 		b.start(w)
-		time.Sleep(time.Second)
+		b.sleep(time.Second)
 		want(b, "ran", len(ran), 1000)
 		b.add(spool.Define[string]("t999").With("t999")) // while it is idle
-		time.Sleep(2 * time.Second)
+		b.sleep(2 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
 		want(b, "ran again", ran["t999"], 2)
@@ -559,10 +559,10 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 			b.add(instant.With("now"))
 			b.add(instant.With("later", spool.Delay(time.Second)))
 			before := runs.Load()
-			time.Sleep(10 * time.Second)
+			b.sleep(10 * time.Second)
 			want(b, "runs while paused", runs.Load(), before)
 			b.must(b.Resume(b.ctx, "default"))
-			time.Sleep(time.Second)
+			b.sleep(time.Second)
 			want(b, "runs after resume", runs.Load(), before+2)
 		}
 	})
@@ -575,7 +575,7 @@ func TestWorkersAreRegisteredWhileTheyRun(t *testing.T) {
 		ids := map[string]bool{}
 		for range 2 {
 			stop := b.start(w)
-			time.Sleep(5 * time.Minute)
+			b.sleep(5 * time.Minute)
 			workers, err := b.Workers(b.ctx, "")
 			b.must(err)
 			want(b, "workers", len(workers), 1)
