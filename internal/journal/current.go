@@ -64,7 +64,7 @@ func parseCurrent(b []byte) (Current, error) {
 		return garbled("no end of line")
 	}
 	i := strings.LastIndex(s, " crc32c ")
-	if i < 0 || !strings.HasPrefix(s, currentMagic+" ") {
+	if i < 0 || !strings.HasPrefix(s[:i], currentMagic+" ") {
 		return garbled("not a line of ours")
 	}
 	if s[i+len(" crc32c "):] != fmt.Sprintf("%08x", crc32.Checksum([]byte(s[:i]), castagnoli)) {
