@@ -125,10 +125,14 @@ func Open(dir string, cfg Config) (*Broker, error) {
 	}
 	b.life, b.end = context.WithCancel(noContext)
 	b.closed = b.life.Done()
+	watchdog := time.AfterFunc(patience, func() {
+		b.slg.Warn("waiting to open the store: a process holds its lock; stop or continue it")
+	})
 	b.log, err = journal.Open(journal.Options{
 		Sys: cfg.sys, Dir: dir, AllowUnsafeFS: cfg.AllowUnsafeFS, FirstSegmentBytes: cfg.segment,
 		Report: func(what string, args ...any) { b.slg.Warn(what, args...) }, Counters: b.counters,
 	})
+	watchdog.Stop()
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", dir, public(err))
 	}

@@ -48,16 +48,21 @@ func (b *Broker) lead(inline bool) {
 // background runs fn in a goroutine that Close waits for.
 func (b *Broker) background(fn func()) { b.wg.Go(fn) }
 
-// lock waits for LOCK, and reports who holds it when that takes long.
-func (b *Broker) lock() error {
-	watch := time.AfterFunc(patience, func() {
+// watchdog reports who holds LOCK, unless it is stopped soon: by whoever waits
+// for it, when the wait is over.
+func (b *Broker) watchdog() *time.Timer {
+	return time.AfterFunc(patience, func() {
 		if pid, since, ok := b.log.Holder(); ok {
 			b.slg.Warn("a process holds the store's lock; stop or continue it", "pid", pid, "for", since.Round(time.Millisecond))
 		} else {
 			b.slg.Warn("the store's lock is held by a process that did not say who it is")
 		}
 	})
-	defer watch.Stop()
+}
+
+// lock waits for LOCK, and reports who holds it when that takes long.
+func (b *Broker) lock() error {
+	defer b.watchdog().Stop()
 	for round := 0; ; round++ {
 		if err := b.log.Lock(); err != nil {
 			return err

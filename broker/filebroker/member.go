@@ -43,7 +43,10 @@ func isMember(name string) bool {
 // itself alone recovers the log under LOCK; one with live peers loads without
 // holding it, so that they go on.
 func (b *Broker) join() error {
-	if err := b.log.Lock(); err != nil {
+	watchdog := b.watchdog()
+	err := b.log.Lock()
+	watchdog.Stop()
+	if err != nil {
 		return err
 	}
 	dead, live, err := b.census()
@@ -217,7 +220,9 @@ func (b *Broker) leave() (err error) {
 	if b.member.file == nil {
 		return nil
 	}
+	watchdog := b.watchdog()
 	lockErr := b.log.Lock()
+	watchdog.Stop()
 	if lockErr == nil {
 		b.mu.Lock()
 		if b.s != nil && b.log.Poisoned() == nil {

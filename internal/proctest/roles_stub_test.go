@@ -1,0 +1,5 @@
+//go:build linux
+
+package proctest
+
+func runProducer(*teller, plan) error { return nil }
