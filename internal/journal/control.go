@@ -28,6 +28,7 @@ const (
 	ctlSeq    = 11 // how often LOCK was taken
 	ctlHolder = 12 // pid of the holder of LOCK, 0 for none
 	ctlSince  = 13 // when it took it, monotonic nanoseconds
+	ctlQueue  = 14 // how many wait for LOCK; too many when one died waiting
 
 	ctlDurable    = 16 // known durable
 	ctlPoison     = 24 // flagSet: poisoned
@@ -125,6 +126,16 @@ func (c *control) pos(i int) (Pos, bool) {
 
 func (c *control) swap(i int, from, to uint64) bool {
 	return atomic.CompareAndSwapUint64(&c.words.Load()[i], from, to)
+}
+
+// add changes a count, which stays at 0 or more.
+func (c *control) add(i int, n int64) {
+	for {
+		old := c.load(i)
+		if c.swap(i, old, uint64(max(int64(old)+n, 0))) {
+			return
+		}
+	}
 }
 
 // raise moves a packed position forward, never back.

@@ -15,7 +15,8 @@ const recheck = 100 * time.Millisecond
 
 // Lock takes the append lock: one holder in all processes and goroutines. It
 // waits as long as it takes and blocks an OS thread, so let one goroutine of a
-// process call it. Waiters take turns (LOCK.next), so that nobody starves.
+// process call it. Waiters take turns (LOCK.next), so that nobody starves; when
+// CONTROL shows nobody waiting, the turnstile is left out.
 func (l *Log) Lock() error {
 	return l.takeLock(true)
 }
@@ -48,15 +49,12 @@ func (l *Log) takeLock(wait bool) error {
 	} else if !l.mu.TryLock() {
 		return errTaken
 	}
-	ok, err := take(l.next, wait)
-	if err == nil && ok {
-		ok, err = take(l.lock, wait)
-		if uerr := l.next.Unlock(); err == nil && uerr != nil {
-			err = uerr
-			if ok {
-				err = errors.Join(err, l.lock.Unlock())
-			}
-		}
+	ok, err := false, error(nil)
+	if l.control.load(ctlQueue) == 0 {
+		ok, err = l.lock.TryLock()
+	}
+	if !ok && err == nil {
+		ok, err = l.queue(wait)
 	}
 	if err != nil || !ok {
 		l.mu.Unlock()
@@ -69,6 +67,25 @@ func (l *Log) takeLock(wait bool) error {
 		return errTaken
 	}
 	return l.locked()
+}
+
+// queue takes LOCK through the turnstile.
+func (l *Log) queue(wait bool) (ok bool, err error) {
+	if wait {
+		l.control.add(ctlQueue, 1)
+		defer l.control.add(ctlQueue, -1)
+	}
+	if ok, err = take(l.next, wait); err != nil || !ok {
+		return false, err
+	}
+	ok, err = take(l.lock, wait)
+	if uerr := l.next.Unlock(); err == nil && uerr != nil {
+		err = uerr
+		if ok {
+			err = errors.Join(err, l.lock.Unlock())
+		}
+	}
+	return ok && err == nil, err
 }
 
 func take(f vfs.File, wait bool) (bool, error) {
