@@ -82,8 +82,9 @@ var closeRules = []rule{
 		for _, l := range f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, Remote: true, TTL: time.Hour, Max: 1}).Leases {
 			f.beat(l, time.Hour)
 		}
-		f.command(broker.CancelJobs, f.in(broker.Leased)[0].ID)
-		f.end(f.in2lease(broker.Leased, 0), broker.Cancel)
+		l := leaseOf(exactly(f, "leased", f.in(broker.Leased), 2)[0])
+		f.command(broker.CancelJobs, l.Job.ID)
+		f.end(l, broker.Cancel)
 		before := f.dump(queue, "paused")
 		f.must("close", f.b.Close())
 		f.b = f.open()
@@ -93,10 +94,8 @@ var closeRules = []rule{
 	}},
 }
 
-// in2lease makes a lease again out of a listed job.
-func (f *fixture) in2lease(s broker.State, i int) broker.Lease {
-	f.Helper()
-	j := f.in(s)[i]
+// leaseOf makes a lease again out of a job that was read.
+func leaseOf(j broker.Job) broker.Lease {
 	return broker.Lease{Job: j, Token: j.Token, ExpiresAt: j.LeaseExpiresAt}
 }
 

@@ -65,7 +65,7 @@ var cancelRules = []rule{
 	{"a running job that was told ends cancelled, or done when it finished", func(f *fixture) {
 		for _, e := range cancelEndings {
 			ref := f.addOne(with(func(n *broker.NewJob) { n.Retain = time.Hour }))
-			l := f.take(f.b, broker.ClaimRequest{TTL: tick}).Leases[0]
+			l := f.takeOne(f.b, broker.ClaimRequest{TTL: tick})
 			f.command(broker.CancelJobs, ref.ID)
 			if e.kind == 0 {
 				f.pass(tick)
@@ -81,7 +81,7 @@ var cancelRules = []rule{
 	}},
 	{"what ends a told job still counts as what it was", func(f *fixture) {
 		f.addMany(3)
-		leases := f.take(f.b, broker.ClaimRequest{TTL: tick}).Leases
+		leases := exactly(f, "leases", f.take(f.b, broker.ClaimRequest{TTL: tick}).Leases, 3)
 		f.command(broker.CancelJobs)
 		f.end(leases[0], broker.Nack)
 		f.end(leases[1], broker.Bury)
@@ -193,7 +193,7 @@ var commandRules = []rule{
 	}},
 	{"a requeue keeps the order of the deaths", func(f *fixture) {
 		refs := f.addMany(4)
-		leases := f.claim(4)
+		leases := f.all(4)
 		for _, i := range []int{2, 0, 3, 1} {
 			f.advance(tick / 20)
 			f.end(leases[i], broker.Bury)
@@ -281,7 +281,7 @@ var pauseRules = []rule{
 		want(f, "changed", f.command(broker.PauseQueue), 1)
 		counts, err := f.b.Counts(f.ctx, "")
 		f.must("counts", err)
-		want(f, "rows before any job", len(counts), 1)
+		exactly(f, "rows before any job", counts, 1)
 		want(f, "row before any job", counts[0], broker.Count{Queue: queue, Paused: true})
 		f.addMany(1)
 		f.none()

@@ -77,7 +77,7 @@ var enqueueRules = []rule{
 		n := plain()
 		f.add("a", n)
 		f.add("b", n)
-		f.end(f.take(f.b, broker.ClaimRequest{Queues: []string{"a"}}).Leases[0], broker.Bury)
+		f.end(f.takeOne(f.b, broker.ClaimRequest{Queues: []string{"a"}}), broker.Bury)
 		f.wantState(broker.Ref{Queue: "a", ID: n.ID}, broker.Dead, broker.ReasonBuried)
 		f.wantState(broker.Ref{Queue: "b", ID: n.ID}, broker.Ready, "")
 	}},
@@ -121,6 +121,7 @@ var enqueueRules = []rule{
 		ref := f.addOne(plain())
 		jobs, err := other.Get(f.ctx, []broker.Ref{ref})
 		f.must("get", err)
+		exactly(f, "jobs", jobs, 1)
 		want(f, "state for the other client", jobs[0].State, broker.Ready)
 	}},
 }

@@ -10,11 +10,7 @@ import (
 var claimRules = []rule{
 	{"a claim leases what it takes", func(f *fixture) {
 		ref := f.addOne(plain())
-		got := f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, TTL: time.Minute, Worker: "w7"})
-		if len(got.Leases) != 1 {
-			f.Fatalf("%d leases, want 1", len(got.Leases))
-		}
-		l := got.Leases[0]
+		l := f.takeOne(f.b, broker.ClaimRequest{Queues: []string{queue}, TTL: time.Minute, Worker: "w7"})
 		j := f.wantState(ref, broker.Leased, "")
 		if diff := diffJobs(l.Job, j); diff != "" {
 			f.Errorf("lease and job differ: %s", diff)
@@ -89,7 +85,7 @@ var claimRules = []rule{
 var leaseRules = []rule{
 	{"a lease that is over makes its job ready again", func(f *fixture) {
 		ref := f.addOne(plain())
-		l := f.take(f.b, broker.ClaimRequest{TTL: tick}).Leases[0]
+		l := f.takeOne(f.b, broker.ClaimRequest{TTL: tick})
 		f.advance(tick / 2)
 		f.maintain()
 		if f.h.Advance != nil {
@@ -108,7 +104,7 @@ var leaseRules = []rule{
 		for _, maintained := range []bool{false, true} {
 			for kind := broker.Ack; kind <= broker.Cancel; kind++ {
 				ref := f.addOne(plain())
-				l := f.take(f.b, broker.ClaimRequest{TTL: tick / 8}).Leases[0]
+				l := f.takeOne(f.b, broker.ClaimRequest{TTL: tick / 8})
 				f.advance(tick / 8)
 				if maintained {
 					f.maintain()
@@ -122,7 +118,7 @@ var leaseRules = []rule{
 	}},
 	{"a lease that is over is not extended", func(f *fixture) {
 		f.addOne(plain())
-		l := f.take(f.b, broker.ClaimRequest{TTL: tick}).Leases[0]
+		l := f.takeOne(f.b, broker.ClaimRequest{TTL: tick})
 		f.advance(tick)
 		want(f, "status", f.beat(l, time.Hour).Status, broker.Lost)
 		f.maintain()
@@ -162,11 +158,7 @@ var leaseRules = []rule{
 		f.addOne(with(func(n *broker.NewJob) { n.MaxAttempts = 100 }))
 		var last broker.Token
 		for _, back := range []broker.SettleKind{broker.Nack, broker.Snooze, broker.Release, broker.Bury, broker.Cancel, 0, broker.Nack} {
-			got := f.take(f.b, broker.ClaimRequest{TTL: tick / 4})
-			if len(got.Leases) != 1 {
-				f.Fatalf("%d leases before %v", len(got.Leases), back)
-			}
-			l := got.Leases[0]
+			l := f.takeOne(f.b, broker.ClaimRequest{TTL: tick / 4})
 			if l.Token <= last || l.Token >= 1<<53 {
 				f.Errorf("token %v after %v", l.Token, last)
 			}
@@ -181,7 +173,7 @@ var leaseRules = []rule{
 	}},
 	{"a heartbeat pushes the expiry to now and the TTL", func(f *fixture) {
 		f.addOne(plain())
-		l := f.take(f.b, broker.ClaimRequest{TTL: tick}).Leases[0]
+		l := f.takeOne(f.b, broker.ClaimRequest{TTL: tick})
 		for range 6 {
 			f.advance(tick / 2)
 			f.maintain()
@@ -201,7 +193,7 @@ var leaseRules = []rule{
 	}},
 	{"a heartbeat judges each lease alone and answers in order", func(f *fixture) {
 		f.addMany(3)
-		leases := f.claim(3)
+		leases := f.all(3)
 		f.end(leases[1], broker.Ack)
 		f.command(broker.CancelJobs, leases[2].Job.ID)
 		unknown := leases[0]
@@ -264,7 +256,7 @@ var leaseRules = []rule{
 		}
 		other := f.open()
 		refs := f.add(queue, with(func(n *broker.NewJob) { n.MaxAttempts = 1 }), plain(), plain())
-		leases := f.take(other, broker.ClaimRequest{Max: 2}).Leases
+		leases := exactly(f, "leases", f.take(other, broker.ClaimRequest{Max: 2}).Leases, 2)
 		f.must("close", other.Close())
 		f.maintain()
 		f.wantState(refs[0], broker.Dead, broker.ReasonCrashed)
@@ -276,7 +268,7 @@ var leaseRules = []rule{
 	{"a remote lease outlives the client that took it", func(f *fixture) {
 		other := f.open()
 		ref := f.addOne(plain())
-		l := f.take(other, broker.ClaimRequest{Remote: true, TTL: tick}).Leases[0]
+		l := f.takeOne(other, broker.ClaimRequest{Remote: true, TTL: tick})
 		f.must("close", other.Close())
 		f.maintain()
 		f.wantState(ref, broker.Leased, "")
@@ -301,10 +293,7 @@ func (f *fixture) beats(ttl time.Duration, leases ...broker.Lease) []broker.Beat
 	}
 	beats, err := f.b.Extend(f.ctx, r)
 	f.must("extend", err)
-	if len(beats) != len(leases) {
-		f.Fatalf("extend of %d leases has %d answers", len(leases), len(beats))
-	}
-	return beats
+	return exactly(f, "answers", beats, len(leases))
 }
 
 func (f *fixture) beat(l broker.Lease, ttl time.Duration) broker.Beat {

@@ -75,7 +75,7 @@ var orderRules = []rule{
 	}},
 	{"a released job is back at its old place", func(f *fixture) {
 		refs := f.addMany(4)
-		leases := f.claim(3)
+		leases := f.all(3)
 		f.advance(tick)
 		f.end(leases[2], broker.Release)
 		f.end(leases[0], broker.Release)

@@ -142,7 +142,7 @@ var followUpRules = []rule{
 		l := f.leased(with(func(n *broker.NewJob) { n.Retain = time.Hour }))
 		a, b := plain(), with(func(n *broker.NewJob) { n.Delay, n.Task = time.Hour, "later" })
 		s := f.settle(l, broker.Settlement{Kind: broker.Ack, FollowUps: []broker.FollowUp{{Queue: queue, Job: a}, {Queue: "other", Job: b}}})
-		want(f, "answers", len(s.FollowUps), 2)
+		exactly(f, "answers", s.FollowUps, 2)
 		want(f, "first", s.FollowUps[0], broker.Enqueued{ID: a.ID})
 		want(f, "second", s.FollowUps[1], broker.Enqueued{ID: b.ID})
 		f.wantState(broker.Ref{Queue: queue, ID: a.ID}, broker.Ready, "")
@@ -166,7 +166,7 @@ var followUpRules = []rule{
 		f.settle(l, s)
 		f.end(f.one(), broker.Ack) // the follow-up is dropped: its id alone would not stop a second one
 		again := f.settle(l, s)
-		want(f, "answers", len(again.FollowUps), 1)
+		exactly(f, "answers", again.FollowUps, 1)
 		want(f, "id", again.FollowUps[0].ID, a.ID)
 		f.none()
 		want(f, "total enqueued", f.count(queue, task).Totals.Enqueued, 2)
@@ -174,7 +174,7 @@ var followUpRules = []rule{
 	{"a follow-up without an id gets one", func(f *fixture) {
 		l := f.leased(plain())
 		s := f.settle(l, broker.Settlement{Kind: broker.Ack, FollowUps: []broker.FollowUp{{Queue: queue, Job: broker.NewJob{Task: task}}}})
-		want(f, "id", f.one().Job.ID, s.FollowUps[0].ID)
+		want(f, "id", f.one().Job.ID, exactly(f, "answers", s.FollowUps, 1)[0].ID)
 	}},
 	{"a follow-up with a known id or a held key is answered as existing", func(f *fixture) {
 		n := keyed("k", broker.HoldUntilFinal, 0)
@@ -183,6 +183,7 @@ var followUpRules = []rule{
 		other := keyed("k", broker.HoldUntilFinal, 0)
 		other.Payload = []byte("another")
 		s := f.settle(l, broker.Settlement{Kind: broker.Ack, FollowUps: []broker.FollowUp{{Queue: queue, Job: n}, {Queue: queue, Job: other}}})
+		exactly(f, "answers", s.FollowUps, 2)
 		want(f, "known id", s.FollowUps[0], broker.Enqueued{ID: n.ID, Existing: true})
 		want(f, "held key", s.FollowUps[1], broker.Enqueued{ID: n.ID, Existing: true, Differs: true})
 	}},
@@ -190,7 +191,7 @@ var followUpRules = []rule{
 		l := f.leased(keyed("k", broker.HoldUntilFinal, 0))
 		next := keyed("k", broker.HoldUntilFinal, 0)
 		s := f.settle(l, broker.Settlement{Kind: broker.Ack, FollowUps: []broker.FollowUp{{Queue: queue, Job: next}}})
-		want(f, "answer", s.FollowUps[0], broker.Enqueued{ID: next.ID})
+		want(f, "answer", exactly(f, "answers", s.FollowUps, 1)[0], broker.Enqueued{ID: next.ID})
 		f.wantHeld("the follow-up waits", next, next.ID)
 	}},
 	{"follow-ups of one call keep their order", func(f *fixture) {

@@ -89,7 +89,7 @@ var settleRules = []rule{
 	}},
 	{"each settlement of a call is judged alone, in order", func(f *fixture) {
 		f.addMany(4)
-		l := f.claim(4)
+		l := f.all(4)
 		f.end(l[1], broker.Release)
 		f.one()
 		var call []broker.Settlement
@@ -99,7 +99,7 @@ var settleRules = []rule{
 		call = append(call, broker.Settlement{Ref: broker.Ref{Queue: queue, ID: broker.NewID()}, Token: 1, Kind: broker.Ack})
 		answers, err := f.b.Settle(f.ctx, broker.NewCall(), call)
 		f.must("settle", err)
-		want(f, "answers", len(answers), len(call))
+		exactly(f, "answers", answers, len(call))
 		for i, s := range []broker.State{broker.Dead, 0, broker.Ready, broker.Cancelled, 0} {
 			if s != 0 {
 				f.must("settlement", answers[i].Err)

@@ -188,7 +188,7 @@ var waitRules = []rule{
 		none := broker.Ref{Queue: queue, ID: broker.NewID()}
 		got, err := f.b.Await(f.ctx, []broker.Ref{waits, none}, patience)
 		f.must("await", err)
-		want(f, "jobs", len(got), 1)
+		exactly(f, "jobs", got, 1)
 		want(f, "name", got[0].Ref(), none)
 		want(f, "state", got[0].State, 0)
 	}},
@@ -199,7 +199,7 @@ var waitRules = []rule{
 			f.settle(l, broker.Settlement{Kind: kind, Result: []byte("r"), Error: "e"})
 			w.done()
 			f.must("await", w.err)
-			want(f, "jobs", len(w.jobs), 1)
+			exactly(f, "jobs", w.jobs, 1)
 			if diff := diffJobs(w.jobs[0], f.get(l.Job.Ref())); diff != "" {
 				f.Errorf("%v: await and get differ: %s", kind, diff)
 			}
@@ -221,7 +221,7 @@ var waitRules = []rule{
 		f.settle(f.one(), broker.Settlement{Kind: broker.Ack, Result: []byte("r")})
 		w.done()
 		f.must("await", w.err)
-		want(f, "jobs", len(w.jobs), 1)
+		exactly(f, "jobs", w.jobs, 1)
 		want(f, "state", w.jobs[0].State, broker.Done)
 	}},
 	{"await comes back empty when its wait is over", func(f *fixture) {

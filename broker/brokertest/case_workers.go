@@ -37,10 +37,7 @@ var workerRules = []rule{
 		f.wantWorkers("")
 		w := broker.Worker{ID: "w-1", Name: "mailer", Host: "h", PID: 7, Queues: []string{"a", "b"}, Tasks: []string{"t"}, Concurrency: 4, StartedAt: f.now()}
 		f.register(f.open(), w)
-		got := f.wantWorkers("", "w-1")
-		if len(got) != 1 {
-			return
-		}
+		got := exactly(f, "workers", f.wantWorkers("", "w-1"), 1)
 		f.wantTime("started at", got[0].StartedAt, w.StartedAt)
 		got[0].StartedAt = w.StartedAt
 		want(f, "worker", fmt.Sprintf("%+v", got[0]), fmt.Sprintf("%+v", w))
@@ -49,7 +46,7 @@ var workerRules = []rule{
 		f.register(f.b, broker.Worker{ID: "w", Queues: []string{"a"}, Concurrency: 1})
 		f.register(f.b, broker.Worker{ID: "w", Queues: []string{"b"}, Concurrency: 2})
 		f.wantWorkers("a")
-		want(f, "concurrency", f.wantWorkers("b", "w")[0].Concurrency, 2)
+		want(f, "concurrency", exactly(f, "workers", f.wantWorkers("b", "w"), 1)[0].Concurrency, 2)
 	}},
 	{"a queue has the workers that listen to it", func(f *fixture) {
 		f.register(f.b, broker.Worker{ID: "w1", Queues: []string{"a"}})
@@ -86,7 +83,7 @@ var workerRules = []rule{
 		f.addMany(5)
 		f.register(f.b, broker.Worker{ID: "w1", Leases: 99})
 		f.register(f.b, broker.Worker{ID: "w2"})
-		l := f.take(f.b, broker.ClaimRequest{Worker: "w1", Max: 3}).Leases
+		l := exactly(f, "leases", f.take(f.b, broker.ClaimRequest{Worker: "w1", Max: 3}).Leases, 3)
 		f.take(f.b, broker.ClaimRequest{Worker: "w2", Max: 1})
 		f.end(l[0], broker.Ack)
 		held := map[string]int{}
@@ -176,14 +173,15 @@ var explainRules = []rule{
 		f.must("enqueue", err)
 		again, err := f.b.Enqueue(f.ctx, c, queue, jobs)
 		f.must("enqueue", err)
-		want(f, "repeat of an enqueue", again[0], first[0])
+		want(f, "repeat of an enqueue", exactly(f, "answers", again, 1)[0], exactly(f, "answers", first, 1)[0])
 		r := broker.ClaimRequest{Max: 1, Worker: "w"}
 		c = broker.NewCall()
 		a, err := f.b.Claim(f.ctx, c, r)
 		f.must("claim", err)
 		b, err := f.b.(*watched).Broker.Claim(f.ctx, c, r)
 		f.must("claim", err)
-		want(f, "leases of the repeat", len(b.Leases), 1)
+		exactly(f, "leases", a.Leases, 1)
+		exactly(f, "leases of the repeat", b.Leases, 1)
 		want(f, "token of the repeat", b.Leases[0].Token, a.Leases[0].Token)
 	}},
 }

@@ -142,6 +142,15 @@ func want[V comparable](f *fixture, what string, got, want V) {
 	}
 }
 
+// exactly ends the case unless there are n items, and returns them.
+func exactly[V any](f *fixture, what string, items []V, n int) []V {
+	f.Helper()
+	if len(items) != n {
+		f.Fatalf("%s: got %d, want %d", what, len(items), n)
+	}
+	return items
+}
+
 // async runs do in a goroutine; the returned function waits for it.
 func async(do func()) (wait func()) {
 	done := make(chan struct{})

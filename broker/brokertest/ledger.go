@@ -92,7 +92,7 @@ func (w *watched) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.
 	beats, err := w.Broker.Extend(ctx, r)
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
-	for i, beat := range beats {
+	for i, beat := range beats[:min(len(beats), len(r.Leases))] {
 		old := w.log.record(r.Leases[i].Ref)
 		if beat.Status != broker.Lost && old.token == r.Leases[i].Token {
 			old.expires = beat.ExpiresAt
@@ -114,7 +114,7 @@ func (w *watched) Settle(ctx context.Context, c broker.Call, s []broker.Settleme
 	answers, err := w.Broker.Settle(ctx, c, s)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, a := range answers {
+	for i, a := range answers[:min(len(answers), len(s))] {
 		r := l.record(s[i].Ref)
 		switch {
 		case a.Err != nil:

@@ -15,7 +15,7 @@ const (
 	task  = "t"
 )
 
-// job is a plain job with an id of its own.
+// plain is a job with nothing but an id of its own and the usual task.
 func plain() broker.NewJob { return broker.NewJob{ID: broker.NewID(), Task: task} }
 
 // with is plain, changed.
@@ -30,10 +30,7 @@ func (f *fixture) enqueue(queue string, jobs ...broker.NewJob) []broker.Enqueued
 	f.Helper()
 	answers, err := f.b.Enqueue(f.ctx, broker.NewCall(), queue, jobs)
 	f.must("enqueue", err)
-	if len(answers) != len(jobs) {
-		f.Fatalf("enqueue of %d jobs has %d answers", len(jobs), len(answers))
-	}
-	return answers
+	return exactly(f, "answers", answers, len(jobs))
 }
 
 // add adds jobs, which must be new, and returns their names.
@@ -82,6 +79,12 @@ func (f *fixture) take(b broker.Broker, r broker.ClaimRequest) broker.Claimed {
 	return got
 }
 
+// takeOne is a claim that has to take exactly one job.
+func (f *fixture) takeOne(b broker.Broker, r broker.ClaimRequest) broker.Lease {
+	f.Helper()
+	return exactly(f, "leases", f.take(b, r).Leases, 1)[0]
+}
+
 // claim takes up to limit jobs of the usual queue.
 func (f *fixture) claim(limit int) []broker.Lease {
 	f.Helper()
@@ -91,11 +94,13 @@ func (f *fixture) claim(limit int) []broker.Lease {
 // one takes exactly one job of the usual queue.
 func (f *fixture) one() broker.Lease {
 	f.Helper()
-	leases := f.claim(1)
-	if len(leases) != 1 {
-		f.Fatalf("claim took nothing, want one job")
-	}
-	return leases[0]
+	return exactly(f, "leases", f.claim(1), 1)[0]
+}
+
+// all takes exactly n jobs of the usual queue.
+func (f *fixture) all(n int) []broker.Lease {
+	f.Helper()
+	return exactly(f, "leases", f.claim(n), n)
 }
 
 // none wants that nothing can be claimed from the usual queue.
@@ -123,10 +128,7 @@ func (f *fixture) try(l broker.Lease, s broker.Settlement) broker.Settled {
 	s.Ref, s.Token = l.Job.Ref(), l.Token
 	answers, err := f.b.Settle(f.ctx, broker.NewCall(), []broker.Settlement{s})
 	f.must(s.Kind.String(), err)
-	if len(answers) != 1 {
-		f.Fatalf("%v: %d answers, want 1", s.Kind, len(answers))
-	}
-	return answers[0]
+	return exactly(f, "answers", answers, 1)[0]
 }
 
 // settle settles one lease, which has to be accepted.
@@ -148,10 +150,7 @@ func (f *fixture) get(r broker.Ref) broker.Job {
 	f.Helper()
 	jobs, err := f.b.Get(f.ctx, []broker.Ref{r})
 	f.must("get", err)
-	if len(jobs) != 1 {
-		f.Fatalf("get: %d jobs, want 1", len(jobs))
-	}
-	return jobs[0]
+	return exactly(f, "jobs by get", jobs, 1)[0]
 }
 
 // wantState wants a job in a state for a reason, and returns it.
