@@ -2,7 +2,6 @@ package spool_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 
 	"github.com/spoolq/spool"
@@ -15,7 +14,7 @@ type number struct{ N int }
 func BenchmarkDrain(b *testing.B) {
 	ctx := context.Background()
 	task := spool.Define[number]("noop")
-	c := spool.New(membroker.New(membroker.Config{}), spool.Config{Logger: slog.New(slog.DiscardHandler)})
+	c := spool.New(membroker.New(membroker.Config{}), quietConfig)
 	defer c.Close()
 	n, err := task.EnqueueMany(ctx, c, func(yield func(number) bool) {
 		for i := range b.N {

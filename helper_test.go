@@ -257,9 +257,12 @@ func (l *logBook) count(part string) int {
 // line joins values with spaces.
 func line(v ...any) string { return strings.TrimSuffix(fmt.Sprintln(v...), "\n") }
 
-// sleep lets d pass, and then everything come to rest: what the other
-// goroutines did before is then seen.
+// sleep lets d pass in the bubble, and then everything come to rest: what the
+// other goroutines did before is then seen.
 func (b *bench) sleep(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
+
+// quietConfig keeps examples and benchmarks free of logs.
+var quietConfig = spool.Config{Logger: slog.New(slog.DiscardHandler)}
