@@ -125,7 +125,7 @@ func (b *Broker) Maintain(ctx context.Context) (after time.Duration, err error) 
 	}
 	more := false
 	err = b.do(ctx, &op{size: 1000 * recordBytes, class: journal.Settle, free: true, decide: func(now jobstate.Now) {
-		more = b.s.Upkeep(&b.w, now, 1000)
+		more = b.s.Upkeep(&b.w, now, 1000, b.alive)
 	}})
 	if more || err != nil {
 		return 0, err

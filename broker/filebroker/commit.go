@@ -157,7 +157,7 @@ func (b *Broker) decide(ops []*op, now jobstate.Now) (fresh bool) {
 	if b.s.Epoch().Boot != b.boot || claims && !b.s.Holds(b.member.name) {
 		fresh = b.openEpoch(now, claims)
 	}
-	b.s.Upkeep(&b.w, now, maxUpkeep)
+	b.s.Upkeep(&b.w, now, maxUpkeep, b.alive)
 	for _, o := range ops {
 		o.decide(now)
 	}

@@ -212,10 +212,10 @@ func (c *twin) claim(r broker.ClaimRequest) []broker.Lease {
 }
 
 // take claims the ready jobs of queue q with the given numbers, which have to
-// be the next.
+// be the next. The leases of the worker "far" outlive the handle.
 func (c *twin) take(worker string, ttl time.Duration, n ...int) {
 	c.s.Helper()
-	leases := c.claim(broker.ClaimRequest{Queues: []string{"q"}, Max: len(n), TTL: ttl, Worker: worker})
+	leases := c.claim(broker.ClaimRequest{Queues: []string{"q"}, Max: len(n), TTL: ttl, Worker: worker, Remote: worker == "far"})
 	for i, l := range leases {
 		if i < len(n) && l.Job.ID != labID(n[i]) {
 			c.s.Fatalf("claimed %v, want number %d", l.Job.ID, n[i])
@@ -294,16 +294,40 @@ func (c *twin) command(kind broker.CommandKind, f broker.Filter, reason string) 
 	c.done(true)
 }
 
-// pass lets time pass and does what is due then.
+// pass lets time pass, and any call sees to what is due then.
 func (c *twin) pass(d time.Duration) {
 	c.s.Helper()
 	c.s.m.Clock.Advance(d)
+	c.step("extend nothing")
+	_, err := c.real.Extend(context.Background(), broker.ExtendRequest{})
+	must(c.s, err)
+	_, err = c.model.Maintain(context.Background())
+	must(c.s, err)
+	c.done(false)
+}
+
+// maintain does the upkeep. It reserves much room, and so begins a segment.
+func (c *twin) maintain() {
+	c.s.Helper()
 	c.step("maintain")
 	_, err := c.real.Maintain(context.Background())
 	must(c.s, err)
 	_, err = c.model.Maintain(context.Background())
 	must(c.s, err)
 	c.done(false)
+}
+
+// compact makes a checkpoint.
+func (c *twin) compact() uint64 {
+	c.s.Helper()
+	c.step("compact")
+	got, err := c.real.Compact(context.Background())
+	must(c.s, err)
+	if got.Checkpoint == 0 || got.Removed == 0 {
+		c.s.Fatalf("compacted %+v", got)
+	}
+	c.done(false)
+	return got.Checkpoint
 }
 
 // close closes c, and by looks at the result.
@@ -321,8 +345,9 @@ func (c *twin) kill(by *twin) {
 	c.step("kill")
 	c.proc.Kill()
 	must(c.s, c.model.Close())
+	<-time.After(time.Second) // of the bubble: the death may be heard of before it can be seen
 	by.done(false)
-	c.real.Close() // its goroutines end; the process is dead
+	c.drop()
 }
 
 // drop ends a handle without a trace.
@@ -369,6 +394,7 @@ func withoutHandles(t testing.TB, m *crashfs.Machine) {
 	for _, n := range names {
 		must(t, p.Remove(path.Join(labDir, "alive", n)))
 	}
+	must(t, p.SyncDir(path.Join(labDir, "alive")))
 }
 
 // lastFrame is the sequence of the last frame of a store; 0 when there is none.

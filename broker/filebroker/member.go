@@ -131,12 +131,9 @@ func (b *Broker) census() (dead []string, live int, err error) {
 // enroll creates and locks this handle's file; LOCK is held.
 func (b *Broker) enroll() error {
 	name := memberName(b.sys)
-	f, err := b.sys.Open(b.alivePath(name), os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	f, err := b.lockFile(name)
 	if err != nil {
-		return fmt.Errorf("create the alive file: %w", err)
-	}
-	if ok, err := f.TryLock(); err != nil || !ok {
-		return errors.Join(fmt.Errorf("lock the alive file: taken=%v: %w", ok, err), f.Close())
+		return err
 	}
 	b.member = member{name, f}
 	return b.bells.create(b)

@@ -11,14 +11,14 @@ const hour = time.Hour
 
 // everyRecord plays every kind of call that makes a record, with every option
 // and every way to end a job, on two handles of a scene. Numbers of jobs begin
-// at n. Handle b is closed at the end.
-func everyRecord(s *scene, a, b *twin, n int) {
+// at n. Handle b is closed at the end, or killed.
+func everyRecord(s *scene, a, b *twin, n int, kill bool) {
 	everyEnqueue(s, a, b, n)
 	everyWait(a, b, n+20)
 	everyFinal(a, b, n+40)
 	everyCommand(a, b, n+60)
 	everyExpiry(a, b, n+80)
-	everyEnd(a, b, n+100)
+	everyEnd(a, b, n+100, kill)
 }
 
 // job is a job of queue q with little in it.
@@ -59,7 +59,7 @@ func everyEnqueue(s *scene, a, b *twin, n int) {
 		labJob(n+7, func(j *broker.NewJob) { j.Key, j.KeyHold, j.KeyFor = "for"+tag, broker.HoldFor, 90*hour }),
 	)
 	a.claim(broker.ClaimRequest{Queues: []string{"r"}, Max: 2, TTL: 40 * hour, Worker: "far", Remote: true})
-	a.take("w1", 40*hour, n+1, n)
+	a.take("far", 40*hour, n+1, n)
 	a.end(broker.Ack, func(st *broker.Settlement) { st.Result = []byte("result " + tag) }, n)
 }
 
@@ -130,11 +130,15 @@ func everyExpiry(a, b *twin, n int) {
 }
 
 // everyEnd ends workers and handle b.
-func everyEnd(a, b *twin, n int) {
+func everyEnd(a, b *twin, n int, kill bool) {
 	a.enqueue("q", labJobs(n, n+1)...)
 	b.extend(broker.ExtendRequest{Worker: broker.Worker{ID: "w3", Name: "three"}}, nil, nil)
 	b.extend(broker.ExtendRequest{Worker: broker.Worker{ID: "w2"}, Leaving: true}, nil, nil)
 	b.take("w3", hour, n)
-	b.close(a)
-	a.take("w1", hour, n)
+	if kill {
+		b.kill(a)
+	} else {
+		b.close(a)
+	}
+	a.take("far", 40*hour, n, n+1)
 }

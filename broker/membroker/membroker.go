@@ -75,7 +75,7 @@ const maxUpkeep = 1000
 func (b *store) commit(decide func(now jobstate.Now)) {
 	now := b.now()
 	b.w.Reset(make([]byte, 0, 256), b.next, 0, now)
-	b.s.Upkeep(&b.w, now, maxUpkeep)
+	b.s.Upkeep(&b.w, now, maxUpkeep, nil)
 	decide(now)
 	if b.w.Count() > 0 {
 		if b.s.Uses()[b.next] != nil {

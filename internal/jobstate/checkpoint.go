@@ -202,6 +202,7 @@ func (e *encoder) extra(x *extra) {
 	e.strings(x.log)
 	e.u8(b2u(x.lease != nil))
 	if x.lease != nil {
+		e.u8(b2u(x.lease.locked))
 		e.i64(x.lease.expires)
 		e.str(x.lease.worker)
 		if x.lease.member != nil {

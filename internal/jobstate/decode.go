@@ -155,7 +155,7 @@ func (s *State) decodeExtra(d *decoder) *extra {
 	x.progress = broker.Progress{Percent: int(d.u8()), Note: d.str()}
 	x.log = d.strings()
 	if d.u8() != 0 {
-		x.lease = &lease{expires: d.i64(), worker: d.str()}
+		x.lease = &lease{locked: d.u8() != 0, expires: d.i64(), worker: d.str()}
 		if name := d.str(); name != "" {
 			x.lease.member = s.makeMember(name)
 		}

@@ -18,7 +18,7 @@ type Record struct {
 
 var recordNames = [...]string{
 	recEnqueue: "enqueue", recClaim: "claim", recWait: "wait", recFinal: "final", recDrop: "drop", recExtend: "extend",
-	recAsk: "ask", recNote: "note", recPause: "pause", recWorker: "worker", recLeave: "leave", recEpoch: "epoch", recGone: "gone",
+	recAsk: "ask", recNote: "note", recPause: "pause", recWorker: "worker", recLeave: "leave", recEpoch: "epoch", recGone: "gone", recHold: "hold",
 }
 
 // Describe hands the records of a frame's body to fn, without a state.
@@ -32,7 +32,7 @@ func Describe(body []byte, fn func(Record)) error {
 		if !ok {
 			return r.err
 		}
-		if t < recEnqueue || t > recGone {
+		if t < recEnqueue || t > recHold {
 			r.bad(fmt.Sprintf("type %d is unknown", t))
 			return r.err
 		}
@@ -141,6 +141,10 @@ func (d *describer) describeHandles(t recordType) {
 		r.int()
 	case recGone:
 		d.say("handle", r.str())
+	case recHold:
+		d.queue()
+		d.id()
+		d.say("lock", r.str())
 	}
 }
 

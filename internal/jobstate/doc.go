@@ -48,6 +48,7 @@
 //	11 leave    worker id
 //	12 epoch    epoch member boot offset          (opens an epoch, or joins it)
 //	13 gone     member                            (a handle ended)
+//	14 hold     queue id member                   (a lease names a lock)
 //
 // Body is: timeout uvarint, headers uvarint n × (code uint8, [name], value),
 // payload to the end. Codes name the headers that every job has.

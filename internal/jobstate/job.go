@@ -77,6 +77,7 @@ type lease struct {
 	expires int64
 	worker  string
 	member  *member // nil: its deadline alone ends it
+	locked  bool    // member is a lock of this lease's own: the deadline waits for it
 }
 
 func bySeq(a, b *job) int { return cmp.Compare(a.seq, b.seq) }

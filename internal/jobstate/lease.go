@@ -57,6 +57,44 @@ func (s *State) Extend(w *Writer, now Now, ttl time.Duration, x []broker.Extensi
 	return beats
 }
 
+// Hold makes a lease end with a lock of its own instead of with the handle that
+// took it, and only then: while the lock is held its deadline is put off. It
+// returns false when the lease is lost.
+func (s *State) Hold(w *Writer, ref broker.Ref, token broker.Token, lock string) bool {
+	j := s.held(ref, token)
+	if j == nil {
+		return false
+	}
+	w.begin(recHold)
+	w.str(ref.Queue)
+	w.id(ref.ID)
+	w.str(lock)
+	w.end()
+	s.applyHold(j, lock)
+	return true
+}
+
+func (s *State) readHold(r *reader) error {
+	j, lock := s.find(r, r.str(), r.id()), string(r.str())
+	if j != nil && j.lease == nil {
+		r.bad("hold of a job that is " + j.state.String())
+	}
+	if r.err == nil {
+		s.applyHold(j, lock)
+	}
+	return r.err
+}
+
+func (s *State) applyHold(j *job, lock string) {
+	if j.lease.member != nil {
+		delete(j.lease.member.jobs, j)
+	}
+	j.lease.member, j.lease.locked = s.memberOf(lock), true
+	if m := j.lease.member; m != nil {
+		m.jobs[j] = struct{}{}
+	}
+}
+
 // held returns the leased job, if token is its current one.
 func (s *State) held(ref broker.Ref, token broker.Token) *job {
 	q := s.queues[ref.Queue]

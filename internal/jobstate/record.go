@@ -24,6 +24,7 @@ const (
 	recLeave
 	recEpoch
 	recGone
+	recHold
 )
 
 // Salvage is Apply for a repair: records that do not fit, because others before
@@ -101,6 +102,8 @@ func (s *State) applyRecord(t recordType, r *reader) error {
 		return s.readEpoch(r)
 	case recGone:
 		return s.readGone(r)
+	case recHold:
+		return s.readHold(r)
 	}
 	r.bad(fmt.Sprintf("type %d is unknown", t))
 	return r.err

@@ -54,12 +54,15 @@ func (h *history) step() {
 		case 6, 7:
 			h.settle()
 		case 8:
-			h.s.Upkeep(&h.w, h.now, 1+r.IntN(5))
+			h.s.Upkeep(&h.w, h.now, 1+r.IntN(5), func(string) bool { return r.IntN(2) == 0 })
 		case 9:
 			h.command(queue)
 		case 10:
 			if len(h.leases) > 0 {
 				l := h.leases[r.IntN(len(h.leases))]
+				if r.IntN(4) == 0 {
+					h.s.Hold(&h.w, l.Job.Ref(), l.Job.Token, "lock")
+				}
 				h.s.Extend(&h.w, h.now, 10*time.Second, []broker.Extension{{Ref: l.Job.Ref(), Token: l.Job.Token, Progress: &broker.Progress{Percent: 7}, Log: []string{"line"}}})
 			}
 		case 11:

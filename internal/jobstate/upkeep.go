@@ -1,11 +1,17 @@
 package jobstate
 
-import "github.com/spoolq/spool/broker"
+import (
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
 
 // Upkeep does what is due by now, at most max jobs of it: expires leases,
 // cancels jobs that were not started in time, drops final jobs whose retention
-// is over. more says that there is more to do now.
-func (s *State) Upkeep(w *Writer, now Now, max int) (more bool) {
+// is over. more says that there is more to do now. held says whether the lock
+// that a lease names is still held, which puts its end off; nil means that it
+// is not.
+func (s *State) Upkeep(w *Writer, now Now, max int, held func(lock string) bool) (more bool) {
 	s.promoteAll(now)
 	n := 0
 	for ; n < max; n++ {
@@ -13,11 +19,27 @@ func (s *State) Upkeep(w *Writer, now Now, max int) (more bool) {
 		if it == nil || it.at > now.Steady {
 			break
 		}
+		if l := it.j.lease; l.locked && held != nil && held(l.member.name) {
+			s.putOff(w, it.j, satAdd(now.Steady, lockedAgain))
+			continue
+		}
 		s.expire(w, it.j, reasonExpired)
 	}
 	n += s.cancelUnstarted(w, now, max-n)
 	n += s.dropKept(w, now, max-n)
 	return n >= max
+}
+
+// lockedAgain is when a lease whose lock is held is looked at again.
+const lockedAgain = int64(10 * time.Second)
+
+func (s *State) putOff(w *Writer, j *job, until int64) {
+	w.begin(recExtend)
+	w.str(j.queue().name)
+	w.time(until)
+	w.ids([]broker.ID{j.id})
+	w.end()
+	s.expireAt(j, until)
 }
 
 // Due returns when Upkeep has something to do next, on the steady clock; 0

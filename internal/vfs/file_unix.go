@@ -3,9 +3,11 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -228,4 +230,24 @@ func (f *file) call(op string, fn func() error) error {
 	}
 	defer f.leave()
 	return pathError(op, f.name, again(fn))
+}
+
+// Inherit returns a file for a child process (exec.Cmd.ExtraFiles) that keeps
+// f's lock held for as long as the child, or a child of its own, has it open.
+// The caller closes it once the child was started. Its error wraps
+// errors.ErrUnsupported when f is no file of the operating system.
+func Inherit(f File) (*os.File, error) {
+	own, ok := f.(*file)
+	if !ok {
+		return nil, fmt.Errorf("inherit a lock: %w", errors.ErrUnsupported)
+	}
+	var fd int
+	err := own.call("dup", func() (err error) {
+		fd, err = unix.FcntlInt(uintptr(own.fd), unix.F_DUPFD_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), own.name), nil
 }

@@ -144,3 +144,8 @@ func (f *file) control(fn func(windows.Handle) error) error {
 	}
 	return inner
 }
+
+// Inherit is not to be had: a lock belongs to one process.
+func Inherit(File) (*os.File, error) {
+	return nil, fmt.Errorf("inherit a lock: %w", errors.ErrUnsupported)
+}
