@@ -30,11 +30,18 @@ type cli struct {
 	Purge  purgeCmd  `cmd:"" group:"operate" help:"Delete the jobs of a queue, those that run excepted."`
 	Dead   deadCmd   `cmd:"" group:"operate" help:"List, requeue or delete dead letters."`
 
+	Inspect inspectCmd `cmd:"" group:"store" help:"Print the log, record by record."`
+	Verify  verifyCmd  `cmd:"" group:"store" help:"Check every byte of a store; change nothing."`
+	Repair  repairCmd  `cmd:"" group:"store" help:"Mend a damaged store, keeping all that can be read."`
+	Compact compactCmd `cmd:"" group:"store" help:"Drop from the disk what is finished."`
+
 	Demo    demoCmd    `cmd:"" group:"try" help:"Watch jobs survive kill -9."`
 	Torture tortureCmd `cmd:"" group:"try" help:"Test this disk: kill processes at random, compare all that was acknowledged."`
+	Bench   benchCmd   `cmd:"" group:"try" help:"Measure this machine, with the raw disk beside it."`
 	Version versionCmd `cmd:"" group:"try" help:"Print the version."`
 
 	CrashRole crashRoleCmd `cmd:"" hidden:"" help:"A process of demo and torture."`
+	BenchRole benchRoleCmd `cmd:"" hidden:"" help:"A process of bench."`
 }
 
 var groups = kong.Groups{

@@ -127,7 +127,7 @@ func TestLookingCreatesNothing(t *testing.T) {
 	for _, args := range [][]string{
 		{"list"}, {"show", id}, {"stats"}, {"claim"}, {"extend", id, token}, {"ack", id, token}, {"nack", id, token},
 		{"bury", id, token}, {"cancel", "--all"}, {"pause", "q"}, {"resume", "q"}, {"purge", "q", "--yes"}, {"dead", "list"},
-		{"dead", "requeue", "--all"}, {"dead", "delete", "--all"},
+		{"dead", "requeue", "--all"}, {"dead", "delete", "--all"}, {"inspect"}, {"verify"}, {"repair"}, {"compact"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			s := newTool(t)

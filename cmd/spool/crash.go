@@ -73,6 +73,18 @@ func newArena(dir, name string) (*arena, error) {
 	return r, os.Mkdir(r.ledgers, 0o700)
 }
 
+// workplace is where torture and bench make a directory of their own: --dir,
+// which is no store, or the current directory.
+func (a *app) workplace() (string, error) {
+	if a.dir == defaultDir {
+		return ".", nil
+	}
+	if isStore(a.dir) == nil {
+		return "", usagef("%s is a store: name the directory that it stands in", a.dir)
+	}
+	return a.dir, nil
+}
+
 // judge drains the store and compares it with the ledgers, when only workers
 // are left, and stops them.
 func (r *arena) judge(ctx context.Context, a *app, f *crash.Fleet, patience time.Duration) (*crash.Report, error) {

@@ -41,6 +41,9 @@ var errNothing = errors.New("nothing found")
 // errSaid ends a command with exit code 1 that has said all there is to say.
 var errSaid = errors.New("said already")
 
+// errUnhealthy ends a command that has said what is wrong with the store.
+var errUnhealthy = errors.New("unhealthy")
+
 // outcomes maps errors to exit codes and to what to do about them. The first
 // that fits decides.
 var outcomes = []struct {
@@ -75,6 +78,8 @@ func (a *app) exitCode(err error) int {
 		return exitOK // nobody reads on: that is how `| head` ends
 	case errors.Is(err, errSaid):
 		return exitFailed
+	case errors.Is(err, errUnhealthy):
+		return exitUnhealthy
 	case errors.Is(err, errNothing):
 		return exitNotFound
 	case errors.As(err, &stopped):

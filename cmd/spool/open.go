@@ -2,11 +2,9 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/filebroker"
@@ -19,33 +17,18 @@ func openFile(dir string, how access) (broker.Broker, error) {
 			return nil, err
 		}
 	}
-	b, err := filebroker.Open(dir, filebroker.Config{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	b, err := filebroker.Open(dir, filebroker.Config{Logger: newLogger(os.Stderr, slog.LevelWarn)})
 	if err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// isStore says whether a directory looks like a store, without touching it.
+// isStore says whether a directory holds a store, without touching it.
 func isStore(dir string) error {
-	info, err := os.Stat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return &noStore{dir}
-	case err != nil:
+	err := filebroker.IsStore(dir)
+	if err == nil || errors.Is(err, fs.ErrPermission) {
 		return err
-	case !info.IsDir():
-		return fmt.Errorf("%w: it is a file", &noStore{dir})
-	}
-	// A store whose CURRENT is lost has segments, and is for verify and repair.
-	for _, pattern := range []string{"CURRENT", "*.log", "*.idx"} {
-		found, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			return err
-		}
-		if len(found) > 0 {
-			return nil
-		}
 	}
 	return &noStore{dir}
 }

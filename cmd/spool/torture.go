@@ -33,11 +33,9 @@ func (c *tortureCmd) Run(a *app) (err error) {
 	}
 	ctx, stop := interruptible()
 	defer stop()
-	dir := a.dir
-	if dir == defaultDir {
-		dir = "."
-	} else if isStore(dir) == nil {
-		return usagef("%s is a store: name the directory that it stands in", dir)
+	dir, err := a.workplace()
+	if err != nil {
+		return err
 	}
 	r, err := newArena(dir, "spool-torture")
 	if err != nil {

@@ -72,8 +72,7 @@ func (c *workCmd) Run(a *app) (err error) {
 	}
 	ctx, stop := interruptible()
 	defer stop()
-	log := slog.New(slog.NewTextHandler(a.errw, &slog.HandlerOptions{Level: slog.LevelError}))
-	client, err := a.open(creating, spool.Config{Logger: log})
+	client, err := a.open(creating, spool.Config{Logger: newLogger(a.errw, slog.LevelError)})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/spoolq/spool/cmd/spool/internal/bench"
+	"github.com/spoolq/spool/cmd/spool/internal/text"
+)
+
+type benchCmd struct {
+	Row   []string `arg:"" optional:"" help:"Rows to measure; all when none is given."`
+	Scale float64  `default:"1" placeholder:"N" help:"Measure N times as long, with N times as many jobs (${default})."`
+}
+
+// Help is shown by spool bench --help.
+func (*benchCmd) Help() string {
+	return "Measures in a directory of its own inside --dir (by default .), and removes it. Before each round it reads what the disk alone can do, with as many records per sync: " +
+		"rates differ from one minute to the next, the ratio to that reading less so. The rows: " + strings.Join(bench.Names(), ", ") + "."
+}
+
+// Run measures.
+func (c *benchCmd) Run(a *app) (err error) {
+	for _, r := range c.Row {
+		if !slices.Contains(bench.Names(), r) {
+			return usagef("there is no row %q: %s would do", r, strings.Join(bench.Names(), ", "))
+		}
+	}
+	if c.Scale <= 0 || c.Scale > 1000 {
+		return usagef("--scale is %v: above 0, up to 1000 would do", c.Scale)
+	}
+	dir, err := a.workplace()
+	if err != nil {
+		return err
+	}
+	if dir, err = os.MkdirTemp(dir, "spool-bench-"); err != nil {
+		return fmt.Errorf("make a directory for the run: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	ctx, stop := interruptible()
+	defer stop()
+	b := bench.Bench{
+		Dir: dir, Scale: c.Scale,
+		Command:  func(r bench.Role) (*exec.Cmd, error) { return selfCommand("bench-role", r) },
+		Progress: func(name string) { a.note("measuring %s", name) },
+	}
+	rows, err := b.Run(ctx, c.Row)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.object(rows)
+	}
+	return a.rows(rows)
+}
+
+// rows prints the rows for people.
+func (a *app) rows(rows []bench.Row) error {
+	w := a.table("ROW", "JOBS/S", "DISK ALONE/S", "RATIO", "SYNCS/JOB", "P50", "P99", "N", "WHAT")
+	us := func(v float64) string {
+		switch {
+		case v == 0:
+			return "-"
+		case v < 1000:
+			return fmt.Sprintf("%.0f µs", v)
+		}
+		return fmt.Sprintf("%.1f ms", v/1000)
+	}
+	for _, r := range rows {
+		if r.CPUms != nil {
+			row(w, r.Name, fmt.Sprintf("%.1f ms CPU", *r.CPUms), "-", "-", "-", "-", "-", "-", r.What)
+			continue
+		}
+		what := r.What
+		if r.Share != nil {
+			what += fmt.Sprintf("; least/most %.2f", *r.Share)
+		}
+		row(w, r.Name, text.Count(int64(r.PerSecond)), text.Count(int64(r.RawPerSecond)), fmt.Sprintf("%.2f", r.Ratio),
+			fmt.Sprintf("%.3f", r.SyncsPerJob), us(r.P50us), us(r.P99us), text.Count(int64(r.N)), what)
+	}
+	return w.Flush()
+}
+
+// benchRoleCmd is a process of bench.
+type benchRoleCmd struct {
+	Role string `arg:""`
+}
+
+// Run does what the role says until the end of the input.
+func (c *benchRoleCmd) Run(a *app) error {
+	var r bench.Role
+	if err := json.Unmarshal([]byte(c.Role), &r); err != nil {
+		return fmt.Errorf("read the role: %w", err)
+	}
+	return bench.RunRole(r, a.in, a.stdout)
+}
