@@ -229,7 +229,7 @@ var waitRules = []rule{
 		got, err := f.b.Await(f.ctx, []broker.Ref{ref}, tick)
 		f.must("await", err)
 		want(f, "jobs", len(got), 0)
-		got, err = f.b.Await(f.ctx, nil, patience)
+		got, err = f.b.Await(f.ctx, nil, tick)
 		f.must("await of nothing", err)
 		want(f, "jobs", len(got), 0)
 	}},

@@ -87,7 +87,14 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 // Where the harness says nothing of time, time is the bubble's.
 func RunInBubbles(t *testing.T, open func(t *testing.T) Harness) {
 	runCases(t, func(t *testing.T, c Case) {
-		synctest.Test(t, func(t *testing.T) { c.Run(t, bubble(open(t))) })
+		skipped := false
+		synctest.Test(t, func(t *testing.T) {
+			defer func() { skipped = t.Skipped() }()
+			c.Run(t, bubble(open(t)))
+		})
+		if skipped {
+			t.SkipNow() // a bubble does not tell
+		}
 	})
 }
 

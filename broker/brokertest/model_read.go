@@ -53,7 +53,7 @@ func (m *Model) Await(ctx context.Context, refs []broker.Ref, wait time.Duration
 				jobs = append(jobs, j)
 			}
 		}
-		return len(jobs) > 0 || len(refs) == 0, 0
+		return len(jobs) > 0, 0
 	})
 	return jobs, err
 }
