@@ -93,6 +93,8 @@ func (b *Broker) recover() error {
 }
 
 // load builds the state from the checkpoint and what read hands out after it.
+// After an error there is none, so that nothing is decided by half of one: a
+// handle that could not recover the log must not append to it.
 func (b *Broker) load(read func() error) error {
 	checkpoint, load, err := b.log.Start()
 	if err != nil {
@@ -100,19 +102,27 @@ func (b *Broker) load(read func() error) error {
 	}
 	b.s = jobstate.New(b.changed, nil)
 	if checkpoint > 0 {
-		if err := load(b.s.Decode); err != nil {
-			return err
-		}
+		err = load(b.s.Decode)
 	}
-	return read()
+	if err == nil {
+		err = read()
+	}
+	if err != nil {
+		b.s = nil
+	}
+	return err
 }
 
 // census looks who is alive; LOCK is held.
 func (b *Broker) census() (dead []string, live int, err error) {
-	if err := b.sys.Mkdir(filepath.Join(b.dir, "alive")); err != nil && !errors.Is(err, fs.ErrExist) {
+	dir := filepath.Join(b.dir, "alive")
+	if err := b.sys.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, 0, fmt.Errorf("make the alive directory: %w", err)
 	}
-	names, err := b.sys.ReadDir(filepath.Join(b.dir, "alive"))
+	if err := b.sys.CheckDir(dir, b.cfg.AllowUnsafeFS); err != nil { // it may be a link to anywhere
+		return nil, 0, err
+	}
+	names, err := b.sys.ReadDir(dir)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list who is alive: %w", err)
 	}

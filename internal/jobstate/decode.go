@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,7 +11,7 @@ import (
 	"github.com/spoolq/spool/broker"
 )
 
-var errCheckpoint = errors.New("jobstate: bad checkpoint")
+var errCheckpoint = fmt.Errorf("%w: checkpoint", ErrRecord)
 
 // decoder reads a checkpoint. What it hands out after an error is zero.
 type decoder struct {
@@ -24,8 +23,12 @@ type decoder struct {
 
 func (d *decoder) raw(b []byte) {
 	if d.err == nil {
-		if _, err := io.ReadFull(d.r, b); err != nil {
-			d.fail("it ends early: " + err.Error())
+		switch _, err := io.ReadFull(d.r, b); err {
+		case nil:
+		case io.EOF, io.ErrUnexpectedEOF:
+			d.fail("it ends early")
+		default:
+			d.err = fmt.Errorf("jobstate: read checkpoint: %w", err)
 		}
 	}
 	if d.err != nil {
