@@ -101,12 +101,16 @@ func (w *watched) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.
 	return beats, err
 }
 
-// Settle checks that no job is finished by two leases.
+// Settle checks what is accepted against what was known before the call: while
+// it is under way, others can go on with the jobs.
 func (w *watched) Settle(ctx context.Context, c broker.Call, s []broker.Settlement) ([]broker.Settled, error) {
 	l := w.log
 	l.mu.Lock()
-	for _, t := range s {
-		if r := l.record(t.Ref); r.token == t.Token {
+	before := make([]record, len(s))
+	for i, t := range s {
+		r := l.record(t.Ref)
+		before[i] = *r
+		if r.token == t.Token {
 			r.expires = time.Time{} // from now on, another claim can be right
 		}
 	}
@@ -115,21 +119,31 @@ func (w *watched) Settle(ctx context.Context, c broker.Call, s []broker.Settleme
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, a := range answers[:min(len(answers), len(s))] {
-		r := l.record(s[i].Ref)
-		switch {
-		case a.Err != nil:
-		case r.done != 0 && (r.done != s[i].Token || s[i].Kind != broker.Ack):
-			l.f.Errorf("%v: %v with token %v was accepted after the ack with token %v", s[i].Ref, s[i].Kind, s[i].Token, r.done)
-		case s[i].Token < r.token:
-			l.f.Errorf("%v: %v with the stale token %v was accepted, the last is %v", s[i].Ref, s[i].Kind, s[i].Token, r.token)
-		case s[i].Kind == broker.Ack && r.token == s[i].Token:
-			r.done = s[i].Token
+		if a.Err == nil {
+			l.settled(&s[i], before[i])
 		}
 		for n, added := range a.FollowUps[:min(len(a.FollowUps), len(s[i].FollowUps))] {
 			l.added(s[i].FollowUps[n].Queue, added)
 		}
 	}
 	return answers, err
+}
+
+// settled checks and notes a settlement that was accepted.
+func (l *ledger) settled(s *broker.Settlement, before record) {
+	r := l.record(s.Ref)
+	switch {
+	case before.done != 0 && (before.done != s.Token || s.Kind != broker.Ack):
+		l.f.Errorf("%v: %v with token %v was accepted after the ack with token %v", s.Ref, s.Kind, s.Token, before.done)
+	case s.Token < before.token:
+		l.f.Errorf("%v: %v with the stale token %v was accepted, the last is %v", s.Ref, s.Kind, s.Token, before.token)
+	case s.Kind == broker.Ack && r.done != 0 && r.done != s.Token:
+		l.f.Errorf("%v: acks with the tokens %v and %v were accepted", s.Ref, s.Token, r.done)
+	case s.Kind == broker.Ack && r.token == s.Token:
+		r.done = s.Token
+	case s.Kind == broker.Ack && r.token > s.Token:
+		l.f.Errorf("%v: claimed with token %v though its ack with token %v was accepted", s.Ref, r.token, s.Token)
+	}
 }
 
 // Close ends the leases of this client.
