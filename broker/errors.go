@@ -1,6 +1,10 @@
 package broker
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // Sentinel errors, tested with errors.Is. A broker wraps them with what it was
 // doing. Unless an error says otherwise, the call changed nothing.
@@ -21,6 +25,8 @@ var (
 	// ErrFull is returned when a queue's capacity or the disk has no room for
 	// new jobs. Settlements go on.
 	ErrFull = errors.New("spool: full")
+	// ErrConflict is returned when a setting changed since the caller saw it.
+	ErrConflict = errors.New("spool: changed meanwhile")
 	// ErrPoisoned is returned when a write or a sync of the store failed:
 	// nothing in flight was acknowledged, no process writes any more, reads go
 	// on. Its text says what failed; the store has to be reopened.
@@ -37,3 +43,20 @@ var (
 	// the call may have taken place.
 	ErrUnknown = errors.New("spool: outcome unknown")
 )
+
+// FullError is the ErrFull of a queue's capacity. errors.As finds it.
+type FullError struct {
+	Queue  string
+	Tenant string // of a tenant's capacity; "" for the queue's
+	// RetryAfter is a guess of when there may be room.
+	RetryAfter time.Duration
+	Text       string // what is full, by how much
+}
+
+// Error says what is full.
+func (e *FullError) Error() string {
+	return fmt.Sprintf("%v: %s; try again after %v", ErrFull, e.Text, e.RetryAfter)
+}
+
+// Is makes errors.Is(err, ErrFull) hold.
+func (e *FullError) Is(target error) bool { return target == ErrFull }

@@ -23,14 +23,32 @@ type NewJob struct {
 	KeyHold KeyHold       // how long the key is held
 	KeyFor  time.Duration // for HoldFor
 
+	// KeyRepeat says what a repeat of the key does to the job that holds it.
+	KeyRepeat KeyRepeat
+
 	MaxAttempts int           // runs in all; 0 means DefaultMaxAttempts
 	Timeout     time.Duration // of one run, kept for the worker; 0 means none
 	StartWithin time.Duration // cancelled when not started this long after it was due; 0 means never
 	Retain      time.Duration // how long the finished job is kept, see Retention below
 
-	Batch        ID     // the completion job that this member signals; zero means none
-	BatchOrdinal uint32 // the member's number in its batch
+	// A batch is its completion job, which waits until each of its members had
+	// its first final state (a requeue of a member changes nothing). It is
+	// enqueued in one call with all its members, into one queue.
+	BatchSize    uint32 // of a completion job: how many members; 0 means that it is none
+	Batch        ID     // of a member: the completion job; zero means that it is none
+	BatchOrdinal uint32 // of a member: its number, from 0 to BatchSize-1
 }
+
+// KeyRepeat says what an enqueue does whose key is held by a job that waits.
+// A job that runs, or is final, is never changed: it is returned as it is.
+type KeyRepeat uint8
+
+// The answers to a repeat. Each says Existing.
+const (
+	RepeatFirst    KeyRepeat = iota // the first job stays as it is
+	RepeatReplace                   // it gets the new payload, headers and timeout; id, place and due time stay
+	RepeatDebounce                  // it gets them, and the new due time: it runs once calls have stopped
+)
 
 // Retention: a done job with Retain 0 is dropped at once, unless it has a
 // result, which is kept for DefaultRetain; a cancelled job is kept for

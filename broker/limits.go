@@ -99,6 +99,10 @@ func (j *NewJob) validateTimes() error {
 		return fmt.Errorf("%w: max attempts is %d, allowed are 1 to %d (0 means %d)", ErrInvalid, j.MaxAttempts, MaxAttempts, DefaultMaxAttempts)
 	case j.KeyHold > HoldFor:
 		return fmt.Errorf("%w: key hold %d is unknown", ErrInvalid, j.KeyHold)
+	case j.KeyRepeat > RepeatDebounce:
+		return fmt.Errorf("%w: key repeat %d is unknown", ErrInvalid, j.KeyRepeat)
+	case !j.Batch.IsZero() && j.BatchSize > 0 && j.Batch == j.ID:
+		return fmt.Errorf("%w: a batch inside itself", ErrInvalid)
 	case j.KeyHold == HoldFor && j.KeyFor == 0:
 		return fmt.Errorf("%w: the key is to be held for a duration, but none is given", ErrInvalid)
 	}

@@ -68,6 +68,12 @@ type Count struct {
 	Dead      int64 `json:"dead"`
 	Cancelled int64 `json:"cancelled"`
 
+	// Of the whole queue, on each of its counts: what its capacity counts, and
+	// the most that it ever was.
+	Depth     int64 `json:"depth"`
+	HighWater int64 `json:"high_water"`
+	Bytes     int64 `json:"bytes"`
+
 	// What ever happened, also to jobs that are gone.
 	Totals Totals `json:"totals"`
 }
@@ -117,12 +123,14 @@ type Event struct {
 
 // Explanation says why a job is not running now.
 type Explanation struct {
-	Reason string        `json:"reason"` // one of the Why constants
-	Text   string        `json:"text"`   // one sentence for people
-	Until  time.Time     `json:"until,omitzero"`
-	Behind int           `json:"behind,omitempty"`
-	Worker string        `json:"worker,omitempty"`
-	After  time.Duration `json:"after,omitempty"`
+	Reason  string        `json:"reason"` // one of the Why constants
+	Text    string        `json:"text"`   // one sentence for people
+	Until   time.Time     `json:"until,omitzero"`
+	Behind  int           `json:"behind,omitempty"`
+	Worker  string        `json:"worker,omitempty"`
+	Limit   string        `json:"limit,omitempty"`   // the limit's name
+	Holders []Ref         `json:"holders,omitempty"` // jobs that hold it, at most 10
+	After   time.Duration `json:"after,omitempty"`
 }
 
 // The reasons of an Explanation.
@@ -132,6 +140,9 @@ const (
 	WhyScheduled = "scheduled"
 	WhyPaused    = "paused"
 	WhyNoWorker  = "no_worker"
+	WhyLimit     = "limit" // a limit on running jobs, or its ordered group
+	WhyRate      = "rate"
+	WhyBatch     = "batch" // a completion job that waits for members
 	WhyBehind    = "behind"
 	WhyNone      = "none"
 )

@@ -65,5 +65,6 @@ const (
 	ReasonRequeued    = "requeued"     // brought back by a requeue
 	ReasonReplaced    = "replaced"     // its payload was replaced by a repeat of its key
 	ReasonWorkerDied  = "worker_died"  // ready again: the process that held its lease ended
+	ReasonBatch       = "batch"        // ready: every member of its batch is final
 	ReasonCancelAsked = "cancel_asked" // leased: its worker is to stop
 )

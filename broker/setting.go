@@ -1,0 +1,262 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Setting is a record of the store that governs one queue: a limit, a weight,
+// a capacity, a retention, ageing, or a schedule. Kind and Name are its
+// identity within the queue; of the other fields the one of its kind is set.
+//
+// Code declares settings under an owner, an operator sets them by hand. An
+// operator's setting wins over a declared one of the same kind and name until
+// it is cleared; the declared one is kept meanwhile, and shown in Declared.
+type Setting struct {
+	Kind SettingKind `json:"kind"`
+	// Name: of a limit or schedule, its own; of a weight, a tenant; of a
+	// retention, a task, or "" for the whole queue; of a capacity, "" for the
+	// queue or "tenant" for each tenant; of ageing, "".
+	Name string `json:"name"`
+
+	Limit     *Limit        `json:"limit,omitempty"`
+	Weight    int           `json:"weight,omitempty"` // 1 to MaxWeight
+	Capacity  *Capacity     `json:"capacity,omitempty"`
+	Retention *Retention    `json:"retention,omitempty"`
+	Ageing    time.Duration `json:"ageing,omitempty"` // see Ageing in contract rule 7
+	Schedule  *Schedule     `json:"schedule,omitempty"`
+
+	// Owner is who declared it; "" says that an operator set it.
+	Owner string `json:"owner,omitempty"`
+	// Revision rises with every change of the setting. In a change it is what
+	// the caller saw; 0 changes it whatever it is now.
+	Revision uint64 `json:"revision,omitempty"`
+	// Declared is what code declares while an operator's setting wins.
+	Declared *Setting `json:"declared,omitempty"`
+}
+
+// SettingKind is the sort of a Setting.
+type SettingKind string
+
+// The kinds of settings.
+const (
+	LimitSetting     SettingKind = "limit"
+	WeightSetting    SettingKind = "weight"
+	CapacitySetting  SettingKind = "capacity"
+	RetentionSetting SettingKind = "retention"
+	AgeingSetting    SettingKind = "ageing"
+	ScheduleSetting  SettingKind = "schedule"
+)
+
+// MaxWeight is the largest weight of a tenant. A tenant without one has 1.
+const MaxWeight = 1_000_000
+
+// Limit is a ceiling on the claims of some tasks: a rate, or a number of
+// unfinished leases, in total or for each tenant or group by itself. At most
+// MaxTaskLimits limits bind one task. A job over a limit is not claimed: it
+// keeps its place and burns no attempt. Limits are counted at claim instants on
+// the broker's clock; a release refunds nothing; a new epoch (a restart of the
+// machine) starts with empty buckets. A handler that outlives its lease may
+// overlap with the next.
+type Limit struct {
+	Tasks []string `json:"tasks"` // that it binds; one at least
+	Per   Scope    `json:"per,omitempty"`
+	// Rate: Count claims per Every, Burst at once (at least 1; 0 means Count).
+	Count int64         `json:"count,omitempty"`
+	Every time.Duration `json:"every,omitempty"`
+	Burst int64         `json:"burst,omitempty"`
+	// Running: unfinished leases at a time. Either this or a rate is set.
+	Running int `json:"running,omitempty"`
+}
+
+// MaxTaskLimits is how many limits may bind one task.
+const MaxTaskLimits = 4
+
+// Scope says by what a limit counts.
+type Scope string
+
+// The scopes of a limit.
+const (
+	PerQueue  Scope = ""       // all jobs that it binds together
+	PerTenant Scope = "tenant" // each tenant by itself
+	PerGroup  Scope = "group"  // each group by itself; a job without one counts for its tenant
+)
+
+// Capacity is a ceiling on what waits and runs in a queue: scheduled, ready
+// and leased jobs, and their bytes (payload and headers). Only Enqueue is
+// checked; follow-ups, ticks and requeues may overshoot. A capacity below what
+// is there drops nothing.
+type Capacity struct {
+	Jobs  int64 `json:"jobs,omitempty"`  // 0 means no ceiling
+	Bytes int64 `json:"bytes,omitempty"` // 0 means no ceiling
+	// DropOldest makes room by cancelling the ready job of the lowest
+	// priority that waits longest (of the same tenant, for a tenant's
+	// capacity), instead of refusing.
+	DropOldest bool `json:"drop_oldest,omitempty"`
+}
+
+// Retention is how long finished jobs of a queue or task are kept; it stands
+// in for NewJob.Retain 0. 0 means the default of that state, negative means not
+// at all. Dead 0 keeps dead letters for ever.
+type Retention struct {
+	Done      time.Duration `json:"done,omitempty"`
+	Dead      time.Duration `json:"dead,omitempty"`
+	Cancelled time.Duration `json:"cancelled,omitempty"`
+}
+
+// Schedule enqueues a job at each instant of an expression. The broker keeps
+// the cursor; what the expression means is the client's business (package
+// cron), since it alone moves the cursor.
+type Schedule struct {
+	Spec   string        `json:"spec"`             // five or six fields, @hourly, @every 5m
+	Zone   string        `json:"zone,omitempty"`   // IANA name; "" means UTC
+	DST    string        `json:"dst,omitempty"`    // "wall" (default) or "vixie"
+	Missed string        `json:"missed,omitempty"` // "latest" (default), "all", "skip"
+	Cap    int           `json:"cap,omitempty"`    // for "all": at most so many; 0 means 100
+	Grace  time.Duration `json:"grace,omitempty"`  // for "skip": how late is not missed; 0 means 1 minute
+	Job    NewJob        `json:"job"`              // ID, Delay and At are unused
+	Paused bool          `json:"paused,omitempty"`
+
+	// The cursor: the next instant, kept by the broker. It is zero until the
+	// first Tick set it, and again when Spec, Zone or DST change.
+	Due time.Time `json:"due,omitzero"`
+}
+
+// Change is one change of a queue's settings, made in one commit.
+type Change struct {
+	// Declare says that Set replaces everything that Owner had declared for the
+	// queue: the start of a program, or its rollback, ends with its own set. An
+	// unchanged schedule keeps its cursor.
+	Declare bool
+	Owner   string
+	// Set adds or replaces settings: an operator's when Declare is not set.
+	Set []Setting
+	// Clear removes an operator's settings, so that what is declared holds
+	// again. One that was never set is no error.
+	Clear []SettingName
+}
+
+// SettingName is the identity of a setting within its queue.
+type SettingName struct {
+	Kind SettingKind
+	Name string
+}
+
+// Tick moves a schedule's cursor and enqueues the jobs of the instants that it
+// passes.
+type Tick struct {
+	Queue, Schedule string
+	Due             time.Time // where the caller saw the cursor
+	Next            time.Time // where it goes; zero when the expression never fires again
+	Jobs            []NewJob
+}
+
+// Flow is the part of the contract about time and flow.
+type Flow interface {
+	// Configure changes the settings of one queue, all or none. Errors:
+	// ErrInvalid for a setting that can never be right; ErrConflict when a
+	// Revision given is not the current one.
+	Configure(ctx context.Context, c Call, queue string, change Change) error
+
+	// Settings returns the settings in force of a queue ("" for all), sorted by
+	// queue, kind and name.
+	Settings(ctx context.Context, queue string) ([]QueueSetting, error)
+
+	// Tick moves a cursor from t.Due to t.Next and enqueues t.Jobs in the same
+	// commit, if the cursor is at t.Due (zero for one that was never set) and
+	// the broker's wall clock is not before it. Of any number of callers with
+	// one Due one wins. now is the broker's wall clock in any case. A paused
+	// schedule is never won.
+	Tick(ctx context.Context, c Call, t Tick) (won bool, now time.Time, err error)
+}
+
+// QueueSetting is a setting and the queue that it governs.
+type QueueSetting struct {
+	Queue string `json:"queue"`
+	Setting
+}
+
+// Validate checks everything about s that needs no store. Its error wraps
+// ErrInvalid and names the field.
+func (s *Setting) Validate() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s %q: %s", ErrInvalid, s.Kind, s.Name, fmt.Sprintf(format, args...))
+	}
+	switch s.Kind {
+	case LimitSetting:
+		if err := ValidName(s.Name); err != nil {
+			return bad("its name %v", err)
+		}
+		if s.Limit == nil {
+			return bad("has no limit")
+		}
+		return s.Limit.validate(bad)
+	case WeightSetting:
+		if s.Weight < 1 || s.Weight > MaxWeight {
+			return bad("weight is %d, allowed are 1 to %d", s.Weight, MaxWeight)
+		}
+		if len(s.Name) > MaxTagBytes {
+			return bad("the tenant has %d bytes, the limit is %d", len(s.Name), MaxTagBytes)
+		}
+	case CapacitySetting:
+		c := s.Capacity
+		if c == nil || c.Jobs < 0 || c.Bytes < 0 || c.Jobs == 0 && c.Bytes == 0 {
+			return bad("a capacity is a number of jobs or bytes above 0")
+		}
+		if s.Name != "" && s.Name != TenantCapacity {
+			return bad("a capacity is for the queue (%q) or for each tenant (%q)", "", TenantCapacity)
+		}
+	case RetentionSetting:
+		if s.Retention == nil || max(s.Retention.Done, s.Retention.Dead, s.Retention.Cancelled) > MaxDelay {
+			return bad("a retention is at most 100 years")
+		}
+		if s.Name != "" {
+			if err := ValidName(s.Name); err != nil {
+				return bad("the task %v", err)
+			}
+		}
+	case AgeingSetting:
+		if s.Ageing <= 0 || s.Ageing > MaxDelay {
+			return bad("the step is %v, it has to be above 0", s.Ageing)
+		}
+	case ScheduleSetting:
+		if err := ValidName(s.Name); err != nil {
+			return bad("its name %v", err)
+		}
+		if s.Schedule == nil || s.Schedule.Spec == "" {
+			return bad("has no expression")
+		}
+		return s.Schedule.Job.Validate(0)
+	default:
+		return bad("is of no known kind")
+	}
+	return nil
+}
+
+// TenantCapacity is the name of the capacity that each tenant has.
+const TenantCapacity = "tenant"
+
+func (l *Limit) validate(bad func(string, ...any) error) error {
+	rate := l.Count != 0 || l.Every != 0 || l.Burst != 0
+	switch {
+	case len(l.Tasks) == 0:
+		return bad("it binds no task")
+	case rate == (l.Running != 0):
+		return bad("it is either a rate or a number of running jobs")
+	case rate && (l.Count < 1 || l.Every < 1 || l.Burst < 0):
+		return bad("a rate of %d per %v with burst %d: each has to be above 0", l.Count, l.Every, l.Burst)
+	case rate && (l.Count > 1e9 || l.Every > MaxDelay || l.Burst > 1e9):
+		return bad("a rate of %d per %v with burst %d is out of range", l.Count, l.Every, l.Burst)
+	case l.Running < 0:
+		return bad("%d running jobs: it has to be above 0", l.Running)
+	case l.Per != PerQueue && l.Per != PerTenant && l.Per != PerGroup:
+		return bad("scope %q is none of \"\", tenant, group", l.Per)
+	}
+	for _, t := range l.Tasks {
+		if err := ValidName(t); err != nil {
+			return bad("the task %v", err)
+		}
+	}
+	return nil
+}
