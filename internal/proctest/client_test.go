@@ -74,7 +74,9 @@ func (r *clientRole) do(o order) (answer event, err error) {
 		r.client, err = openStore(p)
 		return answer, err
 	case "close":
-		return answer, r.client.Close()
+		err := r.client.Close()
+		r.client = nil
+		return answer, err
 	case "enqueue":
 		return r.enqueue(ctx, o)
 	case "count":
