@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +43,7 @@ func (*workCmd) Help() string {
 	return "The command gets the payload on its standard input and SPOOL_JOB_ID, SPOOL_QUEUE, SPOOL_TASK, SPOOL_ATTEMPT, SPOOL_MAX_ATTEMPTS and SPOOL_TOKEN in its environment. " +
 		"Its exit status decides: 0 is done, with the first MiB of its output as the result; 75 tries again later, and the attempt does not count; 100 makes a dead letter at once; " +
 		"any other is a failed attempt, kept with the end of its standard error and tried again with growing waits. " +
-		"A timeout, a cancel or a lost lease stops its whole process group. SIGTERM claims no more, lets running commands finish, and gives back the rest."
+		"A timeout, a cancel or a lost lease stops its whole process group. A command that outlives a killed worker keeps its job until it ends. SIGTERM claims no more, lets running commands finish, and gives back the rest."
 }
 
 // check refuses values that cannot be.
@@ -77,7 +78,7 @@ func (c *workCmd) Run(a *app) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	r := &report{app: a, quiet: c.Quiet}
+	r := &report{app: a, quiet: c.Quiet, holds: holds{client: client}}
 	if err := c.worker(client, a, r).Run(ctx); err != nil {
 		return err
 	}
@@ -99,7 +100,13 @@ func (c *workCmd) worker(client *spool.Client, a *app, r *report) *spool.Worker 
 	}
 	w := spool.NewWorker(client, cfg)
 	stderr := &lockedWriter{w: a.errw}
-	run := func(ctx context.Context, l *spool.Lease) error { return c.run(ctx, l, stderr) }
+	run := func(ctx context.Context, l *spool.Lease) error {
+		lock, err := r.holds.take(ctx, l)
+		if err != nil {
+			return err
+		}
+		return c.run(ctx, l, lock, stderr)
+	}
 	if len(c.Task) == 0 {
 		w.HandleAny(run)
 		return w
@@ -113,11 +120,11 @@ func (c *workCmd) worker(client *spool.Client, a *app, r *report) *spool.Worker 
 	return w
 }
 
-// run runs the command for one job.
-func (c *workCmd) run(ctx context.Context, l *spool.Lease, stderr io.Writer) error {
+// run runs the command for one job. It inherits the lock.
+func (c *workCmd) run(ctx context.Context, l *spool.Lease, lock []*os.File, stderr io.Writer) error {
 	j := &l.Job
 	cmd := command.Command{
-		Shell: string(c.Exec), Stdin: j.Payload, Stderr: stderr, Grace: c.grace,
+		Shell: string(c.Exec), Stdin: j.Payload, Stderr: stderr, Grace: c.grace, Inherit: lock,
 		Env: []string{
 			"SPOOL_JOB_ID=" + j.ID.String(), "SPOOL_QUEUE=" + j.Queue, "SPOOL_TASK=" + j.Task,
 			"SPOOL_ATTEMPT=" + strconv.Itoa(j.Attempt), "SPOOL_MAX_ATTEMPTS=" + strconv.Itoa(j.MaxAttempts),
@@ -189,6 +196,7 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 type report struct {
 	app   *app
 	quiet bool
+	holds holds
 
 	mu           sync.Mutex
 	done, others int
@@ -208,6 +216,9 @@ type finishedView struct {
 }
 
 func (r *report) finished(l *spool.Lease, o spool.Outcome) {
+	if err := r.holds.release(l); err != nil {
+		r.app.note("job %s: %s", l.Job.ID, plain(err))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := finishedView{ID: l.Job.ID, Queue: l.Job.Queue, Task: l.Job.Task, Attempt: l.Job.Attempt, Seconds: o.Duration.Seconds()}

@@ -116,39 +116,58 @@ func TestWorkGivesBackWhatDoesNotFinish(t *testing.T) {
 	}
 }
 
-// TestAKilledWorkerIsNoticed: its job runs again, at once and with a larger
-// token, and what it still would settle is refused.
-func TestAKilledWorkerIsNoticed(t *testing.T) {
+// TestAKilledWorkersCommandHoldsItsJob: the command lives on, so its job does
+// not run beside it. When it ends the job runs again, with a larger token, and
+// what the first still would settle is refused.
+func TestAKilledWorkersCommandHoldsItsJob(t *testing.T) {
 	s := newTool(t)
 	id := s.enqueue("slow", "--retain=1h")
 	dir := t.TempDir()
-	out := filepath.Join(dir, "token")
-	cmd := s.process("work", "--exec", `echo $SPOOL_TOKEN > "`+out+`.tmp"; mv "`+out+`.tmp" "`+out+`"; exec sleep 2`)
+	t.Setenv("DIR", dir)
+	cmd := s.process("work", "--exec", `echo $SPOOL_TOKEN > $DIR/tmp; mv $DIR/tmp $DIR/token; sleep 1.5; touch $DIR/ended`)
 	s.start(cmd)
-	await(t, "the command", func() bool { _, err := os.Stat(out); return err == nil })
-	token, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := ""
+	await(t, "the command", func() bool {
+		b, err := os.ReadFile(filepath.Join(dir, "token"))
+		token = strings.TrimSpace(string(b))
+		return err == nil
+	})
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the job's second run", func() bool {
-		s.ok("work", "--drain", "--exec=echo $SPOOL_TOKEN", "--quiet")
+		s.ok("work", "--drain", "--exec=[ -e $DIR/ended ] && printf %s $SPOOL_TOKEN", "--quiet")
 		return s.show(id)["state"] == "done"
 	})
-	before, err := strconv.ParseUint(strings.TrimSpace(string(token)), 10, 64)
+	j := s.show(id)
+	if j["attempt"] != 2.0 || j["failures"] != nil {
+		t.Errorf("the second run began before the first had ended: %v", j)
+	}
+	before, err := strconv.ParseUint(token, 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	after, err := strconv.ParseUint(strings.TrimSpace(s.show(id)["result_text"].(string)), 10, 64)
+	after, err := strconv.ParseUint(j["result_text"].(string), 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if after <= before {
 		t.Errorf("the second token is %d, the first was %d", after, before)
 	}
-	s.fails(exitLeaseLost, "", "ack", id, "--token="+strings.TrimSpace(string(token)))
+	s.fails(exitLeaseLost, "", "ack", id, "--token="+token)
+}
+
+// TestJobsOfWorkLeaveNoLocks: what a job held is given back with it.
+func TestJobsOfWorkLeaveNoLocks(t *testing.T) {
+	s := newTool(t)
+	for range 5 {
+		s.enqueue("mail")
+	}
+	s.ok("work", "--drain", "--exec=true", "--concurrency=3")
+	left, err := filepath.Glob(filepath.Join(s.dir, "alive", "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("%q are left, %v", left, err)
+	}
 }
 
 // TestAClosedPipeEndsQuietly: `spool list | head -1`.

@@ -31,7 +31,8 @@ type Command struct {
 	Stdin []byte   // may be empty
 	Env   []string // added to this process's environment, as NAME=value
 	// Inherit are files that the command and its children keep open, as long
-	// as any of them lives: a lock on one of them lasts that long.
+	// as any of them lives: a lock on one of them lasts that long. Run closes
+	// this process's own.
 	Inherit []*os.File
 	// Grace says how long the process group has between SIGTERM and SIGKILL,
 	// given the cause that ended Run's context.
@@ -67,7 +68,11 @@ func (c *Command) Run(ctx context.Context) (*Result, error) {
 	cmd.ExtraFiles = c.Inherit
 	cmd.WaitDelay = outputDelay
 	ownGroup(cmd)
-	if err := cmd.Start(); err != nil {
+	err := cmd.Start()
+	for _, f := range c.Inherit {
+		_ = f.Close() // nothing was written to it
+	}
+	if err != nil {
 		return nil, fmt.Errorf("start the command: %w", err)
 	}
 	stopped, done := make(chan struct{}), make(chan struct{})
@@ -75,7 +80,7 @@ func (c *Command) Run(ctx context.Context) (*Result, error) {
 		defer close(stopped)
 		c.stopGroup(ctx, cmd, done)
 	}()
-	err := cmd.Wait()
+	err = cmd.Wait()
 	close(done)
 	<-stopped
 	r := &Result{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.kept, StdoutCut: stdout.cut, Tail: tail.Bytes()}

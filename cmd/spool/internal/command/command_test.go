@@ -5,6 +5,7 @@ package command
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -133,10 +134,12 @@ func TestAnInheritedFileStaysOpenInTheCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	run(t, t.Context(), &Command{Shell: "echo held >&3", Inherit: []*os.File{f}})
 	got, err := os.ReadFile(f.Name())
 	if err != nil || string(got) != "held\n" {
 		t.Errorf("got %q, %v", got, err)
+	}
+	if err := f.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("this process still has the file open: %v", err)
 	}
 }
