@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"path"
 	"slices"
@@ -112,7 +113,7 @@ func (s *scene) open(change ...func(*Config)) *twin {
 	c.real, err = openOn(c.proc, change...)
 	must(s, err)
 	s.Cleanup(c.drop)
-	c.done(true)
+	c.done(false)
 	return c
 }
 
@@ -139,6 +140,9 @@ func (s *scene) takeFrames(c *twin) {
 		if f.Seq <= s.seq {
 			return nil
 		}
+		for s.seq++; s.seq < f.Seq; s.seq++ {
+			s.at[s.seq] = now // the end of a segment that a compaction has dropped since
+		}
 		if f.Kind == journal.KindData {
 			if now.frame == len(s.moments) {
 				return fmt.Errorf("the step made more than one frame")
@@ -149,7 +153,7 @@ func (s *scene) takeFrames(c *twin) {
 		g := *f
 		g.Body = nil
 		s.frames = append(s.frames, g)
-		s.seq, s.at[f.Seq] = f.Seq, now
+		s.at[f.Seq] = now
 		return nil
 	})
 	must(s, err)
@@ -339,14 +343,16 @@ func (c *twin) close(by *twin) {
 	by.done(false)
 }
 
-// kill ends c's process; by notices.
+// kill ends c's process; by notices, unless it is nil.
 func (c *twin) kill(by *twin) {
 	c.s.Helper()
 	c.step("kill")
 	c.proc.Kill()
 	must(c.s, c.model.Close())
 	<-time.After(time.Second) // of the bubble: the death may be heard of before it can be seen
-	by.done(false)
+	if by != nil {
+		by.done(false)
+	}
 	c.drop()
 }
 
@@ -397,14 +403,26 @@ func withoutHandles(t testing.TB, m *crashfs.Machine) {
 	must(t, p.SyncDir(path.Join(labDir, "alive")))
 }
 
-// lastFrame is the sequence of the last frame of a store; 0 when there is none.
-func lastFrame(m *crashfs.Machine) (seq uint64, err error) {
+// lastFrame is the sequence of the last frame that the store of m holds, be it
+// by its checkpoint; 0 when there is none.
+func (s *scene) lastFrame(m *crashfs.Machine) (seq uint64, err error) {
 	err = journal.Inspect(m.Process(), labDir, func(f *journal.Frame) error {
 		seq = f.Seq
 		return nil
 	})
-	if errors.Is(err, journal.ErrNotStore) || errors.Is(err, io.EOF) {
+	if errors.Is(err, journal.ErrNotStore) || errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
+	if err != nil {
+		return seq, err
+	}
+	err = journal.InspectCheckpoint(m.Process(), labDir, func(n uint64, _ io.Reader) error {
+		for _, f := range s.frames {
+			if f.Kind == journal.KindHead && f.At.Segment == n+1 {
+				seq = max(seq, f.Seq-1) // older segments may be gone already
+			}
+		}
+		return nil
+	})
 	return seq, err
 }
