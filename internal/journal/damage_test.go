@@ -18,6 +18,7 @@ type sample struct {
 	texts  []string
 	frames []Frame // all of them, heads and ends too
 	synced Pos     // the largest SyncedUpTo in the log
+	tries  int
 }
 
 func newSample(t testing.TB) *sample {
@@ -101,11 +102,10 @@ func (s *sample) try(t *testing.T, name string, content []byte, f Frame) {
 		return
 	}
 	must(t, err)
-	if len(got) < s.before(f.At) {
-		t.Fatalf("frame %v was damaged, and only %d frames came back", f.At, len(got))
-	}
 	must(t, prefix(got, s.texts, s.before(f.At)))
-	s.goOn(t, m, l, got)
+	if s.tries++; s.tries%4 == 0 {
+		s.goOn(t, m, l, got)
+	}
 }
 
 // goOn appends to a recovered log, loses the power, and recovers again.
