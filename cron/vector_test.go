@@ -29,6 +29,21 @@ func schedule(t testing.TB, expr, zone string, dst DST) Schedule {
 	return s
 }
 
+// inTime checks that f, which changes nothing, takes at most so long; on a busy
+// machine it may try again.
+func inTime(t testing.TB, limit time.Duration, f func()) {
+	t.Helper()
+	var took time.Duration
+	for range 10 {
+		start := time.Now()
+		f()
+		if took = time.Since(start); took <= limit {
+			return
+		}
+	}
+	t.Errorf("took %v, allowed are %v", took, limit)
+}
+
 // vectors: ticks that follow one another. "(gap)" marks one that Vixie alone has.
 var vectors = []struct{ set, expr, zone, want string }{
 	{"V1", "30 2 * * *", "America/New_York", "2026-03-07T07:30 2026-03-08T07:00(gap) 2026-03-09T06:30"},
@@ -97,11 +112,9 @@ func TestVectors(t *testing.T) {
 					if gap && dst == Wall {
 						continue
 					}
-					start := time.Now()
-					got, ok := s.Next(now)
-					if took := time.Since(start); took > 100*time.Millisecond {
-						t.Errorf("Next(%v) took %v", now, took)
-					}
+					var got time.Time
+					var ok bool
+					inTime(t, 100*time.Millisecond, func() { got, ok = s.Next(now) })
 					if !ok || !got.Equal(want) {
 						t.Fatalf("Next(%v) = %v, %t, want %v", now, got, ok, want)
 					}
