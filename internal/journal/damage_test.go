@@ -240,6 +240,22 @@ func TestDamageWithoutARestartIsNotATornTail(t *testing.T) {
 	sameTexts(t, got, w.tried[:3])
 }
 
+func TestSalvageDoesWithoutCurrent(t *testing.T) {
+	s := newSample(t)
+	must(t, s.m.WriteFile(join(labDir, currentName), []byte("gone")))
+	var got []string
+	report, err := Salvage(s.m.Process(), labDir, bodies(&got))
+	must(t, err)
+	sameTexts(t, got, s.texts)
+	if len(report.Findings) != 1 || report.Findings[0].Kind != BadCurrent {
+		t.Errorf("findings %+v", report.Findings)
+	}
+	stop := fmt.Errorf("stop: %w", &CorruptError{File: "mine"})
+	if _, err := Salvage(s.m.Process(), labDir, func(*Frame) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("Salvage says %v", err)
+	}
+}
+
 func TestSalvagePassesOverDamage(t *testing.T) {
 	s := newSample(t)
 	name := SegmentFile(1).Name()
