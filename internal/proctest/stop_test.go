@@ -72,6 +72,7 @@ func catch(t *testing.T, p *process) {
 }
 
 func TestAStoppedHolderOfTheLockIsNamedAndNothingIsStolen(t *testing.T) {
+	t.Parallel() // it mostly waits
 	dir := newStore(t)
 	hammer := start(t, plan{Role: asHammer, Store: dir})
 	hammer.await("up", 1)

@@ -27,6 +27,7 @@ var (
 	die   = spool.Define[args]("die")   // kills its process
 	exit  = spool.Define[args]("exit")  // ends its process
 	spawn = spool.Define[args]("spawn") // starts a command that outlives the process
+	burn  = spool.Define[args]("burn")  // burns the processor until the order "open"
 	storm = spool.Define[args]("storm") // starts commands all the time
 
 	mixed = spool.Define[args]("mixed", spool.MaxAttempts(3), spool.Retain(time.Hour),
@@ -65,6 +66,15 @@ func runWorker(t *teller, p plan) error {
 	})
 	exit.Handle(w, func(context.Context, args) error { os.Exit(0); return nil })
 	spawn.Handle(w, r.spawn)
+	burn.Handle(w, func(context.Context, args) error {
+		for {
+			select {
+			case <-r.open:
+				return nil
+			default:
+			}
+		}
+	})
 	storm.Handle(w, func(ctx context.Context, _ args) error {
 		for ctx.Err() == nil {
 			if err := exec.CommandContext(ctx, "true").Run(); err != nil {
