@@ -67,13 +67,9 @@ func runWorker(t *teller, p plan) error {
 	exit.Handle(w, func(context.Context, args) error { os.Exit(0); return nil })
 	spawn.Handle(w, r.spawn)
 	burn.Handle(w, func(context.Context, args) error {
-		for {
-			select {
-			case <-r.open:
-				return nil
-			default:
-			}
+		for !r.opened() {
 		}
+		return nil
 	})
 	storm.Handle(w, func(ctx context.Context, _ args) error {
 		for ctx.Err() == nil {
@@ -101,6 +97,16 @@ func queues(names []string) (list []spool.QueueConfig) {
 		list = append(list, spool.QueueConfig{Name: name})
 	}
 	return list
+}
+
+// opened reports whether the order "open" has come.
+func (r *workerRole) opened() bool {
+	select {
+	case <-r.open:
+		return true
+	default:
+		return false
+	}
 }
 
 // follow does what the test orders.
