@@ -206,7 +206,7 @@ var limitRules = []rule{
 		}
 		f.add(queue, jobs...)
 		got := 0
-		for range 40 {
+		for range 20 {
 			got += len(f.claim(100))
 		}
 		want(f, "leases", got, 300)
