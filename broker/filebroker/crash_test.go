@@ -385,6 +385,45 @@ func TestAHoleInWhatWasDurableIsRefused(t *testing.T) {
 	}
 }
 
+// TestAStaleFrameIsNeverApplied puts a frame of another life of the log behind
+// one of this life: number and place are right, only it continues another one.
+func TestAStaleFrameIsNeverApplied(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	first, err := openOn(m.Process(), roomy)
+	must(t, err)
+	must(t, first.Close())
+	live := func(payload string) (m2 *crashfs.Machine, log []byte, second int64, seen []string) {
+		m2 = m.Crash(crashfs.KeepAll)
+		b, err := openOn(m2.Process(), roomy, neverSync)
+		must(t, err)
+		for n := range 2 {
+			second, seen = b.log.Pos().Offset, look(t, b)
+			_, err := b.Enqueue(context.Background(), broker.NewCall(), "q", []broker.NewJob{{ID: labID(n), Task: "t", Payload: []byte(payload)}})
+			must(t, err)
+		}
+		name := segmentName(b.log.Pos().Segment)
+		must(t, b.Close())
+		log, err = m2.ReadFile(path.Join(labDir, name))
+		must(t, err)
+		return m2, log, second, seen
+	}
+	_, other, at, _ := live("other")
+	m2, log, same, seen := live("these")
+	if at != same {
+		t.Fatalf("the second frames are at %d and %d", at, same)
+	}
+	put(t, m2, segmentName(1), append(slices.Clone(log[:at]), other[at:]...))
+	b, err := openOn(m2.Process(), roomy)
+	if errors.Is(err, broker.ErrCorrupt) {
+		return // refused: that will do
+	}
+	must(t, err)
+	if now := look(t, b); !slices.Equal(now, seen) {
+		t.Errorf("a stale frame was applied:\n%s", difference(seen, now))
+	}
+	must(t, b.Close())
+}
+
 // TestEveryByteOfTheSmallFilesIsGuarded flips bits of CURRENT and of the
 // checkpoint: the store is refused, and stays as it is.
 func TestEveryByteOfTheSmallFilesIsGuarded(t *testing.T) {

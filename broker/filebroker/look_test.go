@@ -18,20 +18,25 @@ import (
 // field and its place in the list of its state, for each worker and each count.
 func look(t testing.TB, b broker.Broker) []string {
 	t.Helper()
-	return lookAs(t, b, func(*broker.Job) {}, func(*broker.Worker) {})
+	return lookAs(t, b, func(*broker.Job) {}, func(*broker.Worker) {}, func(*broker.Count) {})
 }
 
 // lookLoosely is look without what the model does not know: the epoch in a
-// token, the lines that a handler logged, when a worker came.
+// token, the lines that a handler logged, when a worker came, how many bytes a
+// job takes.
 func lookLoosely(t testing.TB, b broker.Broker) []string {
 	t.Helper()
 	return lookAs(t, b, func(j *broker.Job) {
 		j.Token &= 1<<32 - 1
 		j.Log = nil
-	}, func(w *broker.Worker) { w.StartedAt = time.Time{} })
+	}, func(w *broker.Worker) {
+		w.StartedAt = time.Time{}
+	}, func(c *broker.Count) {
+		c.Depth, c.HighWater, c.Bytes = 0, 0, 0
+	})
 }
 
-func lookAs(t testing.TB, b broker.Broker, job func(*broker.Job), worker func(*broker.Worker)) (lines []string) {
+func lookAs(t testing.TB, b broker.Broker, job func(*broker.Job), worker func(*broker.Worker), count func(*broker.Count)) (lines []string) {
 	t.Helper()
 	ctx := context.Background()
 	say := func(what string, v any) {
@@ -43,6 +48,7 @@ func lookAs(t testing.TB, b broker.Broker, job func(*broker.Job), worker func(*b
 	must(t, err)
 	var queues []string
 	for _, c := range counts {
+		count(&c)
 		say("count", c)
 		if !slices.Contains(queues, c.Queue) {
 			queues = append(queues, c.Queue)
