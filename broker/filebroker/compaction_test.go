@@ -139,7 +139,7 @@ func neededFiles(b *Broker) (all []uint32) {
 // process goes on, compacts, and shows what it showed before.
 func TestACompactionKilledAnywhereChangesNothing(t *testing.T) {
 	c := newCorpus(t, true) // with a checkpoint and a payload file already
-	for n := 0; ; n++ {
+	for n := 0; ; n += stride(1) {
 		m := c.copy()
 		m.Clock.Step(c.moments[len(c.moments)-1].wall.Sub(m.Clock.Wall()))
 		p := m.Process()
@@ -260,8 +260,8 @@ func TestAProcessKilledAnywhereLeavesTheStoreToTheOthers(t *testing.T) {
 		fits func(crashfs.Op) bool
 		step int
 	}{
-		"operations": {anyOp, every(1, 29)},
-		"syncs":      {syncsLog, 1},
+		"operations": {anyOp, stride(29)},
+		"syncs":      {syncsLog, stride(1)},
 	} {
 		n := 0
 		for script(t, n, of.fits) {
@@ -332,7 +332,7 @@ func TestADamagedPayloadShowsInItsJob(t *testing.T) {
 			continue
 		}
 		for i := range 8 * len(content) {
-			if !proof && i%37 != 0 {
+			if i%stride(37) != 0 {
 				continue
 			}
 			b := []byte(content)

@@ -185,6 +185,10 @@ func (c *twin) enqueue(queue string, jobs ...broker.NewJob) []broker.Enqueued {
 	c.step("enqueue")
 	got, err := c.real.Enqueue(context.Background(), broker.NewCall(), queue, jobs)
 	must(c.s, err)
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		jobs[i].Batch, jobs[i].BatchOrdinal = broker.ID{}, 0 // the model wants batches to be whole
+	}
 	want, err := c.model.Enqueue(context.Background(), broker.NewCall(), queue, jobs)
 	must(c.s, err)
 	if !slices.Equal(got, want) {

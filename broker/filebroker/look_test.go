@@ -22,13 +22,13 @@ func look(t testing.TB, b broker.Broker) []string {
 }
 
 // lookLoosely is look without what the model does not know: the epoch in a
-// token, the lines that a handler logged, when a worker came, how many bytes a
-// job takes.
+// token, the lines that a handler logged, the batch of a lone member, when a
+// worker came, how many bytes a job takes.
 func lookLoosely(t testing.TB, b broker.Broker) []string {
 	t.Helper()
 	return lookAs(t, b, func(j *broker.Job) {
 		j.Token &= 1<<32 - 1
-		j.Log = nil
+		j.Log, j.Batch, j.BatchOrdinal = nil, broker.ID{}, 0
 	}, func(w *broker.Worker) {
 		w.StartedAt = time.Time{}
 	}, func(c *broker.Count) {

@@ -336,7 +336,7 @@ func TestAnswersOfProcessesThatWriteAtOnceAreDurable(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { must(t, b.Close()) })
 		wg.Go(func() {
-			for i := range every(5000, 300) {
+			for i := range many(5000, 300) {
 				mark := fmt.Appendf(nil, "<job %d of process %d>", i, process)
 				_, err := b.Enqueue(context.Background(), broker.NewCall(), "q", []broker.NewJob{{Task: "t", Payload: mark}})
 				if err != nil {
