@@ -64,6 +64,10 @@ func (b *Broker) changed(c jobstate.Change) {
 		return
 	}
 	switch {
+	case c.Hint:
+		if !woken {
+			b.ring.add(c.Queue, c.Task)
+		}
 	case c.ID.IsZero(): // a queue was resumed
 		b.ring.jobs = append(b.ring.jobs, claimable{c.Queue, "", 1 << 20})
 	case c.State.Final() || c.Asked:

@@ -22,6 +22,7 @@ const (
 	fRetain
 	fStartWithin
 	fBatch
+	fBatchSize
 )
 
 // enqueueRec is an enqueue record. Its strings may share the frame.
@@ -41,6 +42,7 @@ type enqueueRec struct {
 	startWithin   int64
 	batch         broker.ID
 	ordinal       uint32
+	size          uint32
 	body          Loc
 }
 
@@ -70,6 +72,12 @@ func (s *State) Enqueue(w *Writer, now Now, queue string, jobs []broker.NewJob) 
 	}
 	if q := s.queues[queue]; q != nil {
 		s.promote(q, now) // what is due stands before what comes now
+	}
+	if err := checkBatches(jobs); err != nil {
+		return nil, err
+	}
+	if err := s.makeRoom(w, now, queue, jobs); err != nil {
+		return nil, err
 	}
 	answers := make([]broker.Enqueued, len(jobs))
 	for i := range jobs {
@@ -110,7 +118,11 @@ func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) bro
 		r.digest = digest(nj.Payload)
 		if q != nil {
 			if h := q.holder(keyName{nj.Task, nj.Key}, now.Steady); h != nil {
-				return broker.Enqueued{ID: h.id, Existing: true, Differs: h.digest != r.digest}
+				answer := broker.Enqueued{ID: h.id, Existing: true, Differs: h.digest != r.digest}
+				if j := q.jobs[h.id]; j != nil && nj.KeyRepeat != broker.RepeatFirst {
+					s.replace(w, now, j, nj, r.digest)
+				}
+				return answer
 			}
 		}
 	}
@@ -132,6 +144,9 @@ func (s *State) fill(r *enqueueRec, now Now, nj *broker.NewJob) {
 		r.flags |= fScheduled | fByWall
 		r.runAt = nj.At.UnixNano()
 	}
+	if nj.BatchSize > 0 {
+		r.flags &^= fScheduled | fByWall
+	}
 	if r.flags&fScheduled != 0 {
 		r.place = r.runAt
 	}
@@ -144,7 +159,7 @@ func (s *State) fill(r *enqueueRec, now Now, nj *broker.NewJob) {
 	r.hold, r.keyFor = nj.KeyHold, int64(nj.KeyFor)
 	r.maxAttempts = uint32(nj.MaxAttempts)
 	r.retain, r.startWithin = int64(nj.Retain), int64(nj.StartWithin)
-	r.batch, r.ordinal = nj.Batch, nj.BatchOrdinal
+	r.batch, r.ordinal, r.size = nj.Batch, nj.BatchOrdinal, nj.BatchSize
 	set(nj.Ordered, fOrdered)
 	set(r.priority != 0, fPriority)
 	set(r.tenant != "", fTenant)
@@ -154,6 +169,7 @@ func (s *State) fill(r *enqueueRec, now Now, nj *broker.NewJob) {
 	set(r.retain != 0, fRetain)
 	set(r.startWithin != 0, fStartWithin)
 	set(!r.batch.IsZero(), fBatch)
+	set(r.size != 0, fBatchSize)
 }
 
 // placeNow is the place of a job that is ready at once: never before that of
@@ -197,6 +213,9 @@ func (r *enqueueRec) write(w *Writer, queue string, nj *broker.NewJob) Loc {
 	if r.flags&fBatch != 0 {
 		w.id(r.batch)
 		w.uint(uint64(r.ordinal))
+	}
+	if r.flags&fBatchSize != 0 {
+		w.uint(uint64(r.size))
 	}
 	body := w.blob(func(b []byte) []byte { return appendBody(b, nj) })
 	w.end()
@@ -244,6 +263,9 @@ func (r *reader) enqueueRec() (queue, task []byte, e enqueueRec) {
 	if e.flags&fBatch != 0 {
 		e.batch, e.ordinal = r.id(), uint32(r.uint())
 	}
+	if e.flags&fBatchSize != 0 {
+		e.size = uint32(min(r.uint(), broker.MaxBatchJobs))
+	}
 	e.body = r.blob()
 	return queue, task, e
 }
@@ -268,12 +290,12 @@ func (s *State) applyEnqueue(queue, name []byte, r *enqueueRec) {
 	if r.maxAttempts == 0 {
 		j.maxAttempts = broker.DefaultMaxAttempts
 	}
-	j.lane = t.laneOf(laneKey{r.priority, r.tenant, r.group})
+	j.lane = t.laneOf(laneKey{r.priority, r.tenant, r.group, r.flags&fOrdered != 0})
 	j.lane.refs++
 	if r.flags&fOrdered != 0 {
 		j.flags |= ordered
 	}
-	if r.flags&(fKey|fRetain|fStartWithin|fBatch) != 0 {
+	if r.flags&(fKey|fRetain|fStartWithin|fBatch|fBatchSize) != 0 {
 		s.applyRare(q, t, j, r)
 	}
 	q.jobs[r.id] = j
@@ -282,14 +304,18 @@ func (s *State) applyEnqueue(queue, name []byte, r *enqueueRec) {
 	if r.flags&fScheduled == 0 {
 		s.lastPlace = max(s.lastPlace, r.place)
 	}
-	s.wait(j, r.flags&fScheduled != 0, r.flags&fByWall != 0)
+	if r.size > 0 {
+		s.waitForBatch(j)
+	} else {
+		s.wait(j, r.flags&fScheduled != 0, r.flags&fByWall != 0)
+	}
 	s.tell(j, "", false)
 }
 
 func (s *State) applyRare(q *queue, t *task, j *job, r *enqueueRec) {
 	j.ext = &extra{
 		key: r.key, hold: r.hold, keyFor: r.keyFor, digest: r.digest, batch: r.batch, ordinal: r.ordinal,
-		retain: r.retain, startWithin: r.startWithin,
+		retain: r.retain, startWithin: r.startWithin, size: r.size, left: r.size, seen: make([]uint64, (r.size+63)/64),
 	}
 	if r.key == "" {
 		return

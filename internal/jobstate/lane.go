@@ -6,20 +6,30 @@ import stdheap "container/heap"
 type laneKey struct {
 	priority      int32
 	tenant, group string
+	ordered       bool
 }
 
 // lane holds the ready jobs of one queue, task, priority, tenant and group, by
-// place. Its jobs are claimable or blocked together.
+// place. Its jobs are claimable or blocked together: it is open, in the heap of
+// its entrant, or parked, in that of the gate which refused it.
 type lane struct {
 	laneKey
-	task *task
-	fifo []item // in order; what comes in order is appended here
-	off  int    // of the first of fifo
-	late heap   // what came out of order: expired, released, retried jobs
-	n    int    // ready jobs in it
-	refs int    // jobs in any state that belong to it
-	head item   // the first live one, when n > 0
-	pos  int    // in task.open, -1 when not there
+	task    *task
+	entrant *entrant // the tenant's place in its task
+	load    *load    // what its tenant has in the queue
+	fifo    []item   // in order; what comes in order is appended here
+	off     int      // of the first of fifo
+	late    heap     // what came out of order: expired, released, retried jobs
+	first   item     // the job that holds the lane's ordered group, when it is ready
+	n       int      // ready jobs in it
+	refs    int      // jobs in any state that belong to it
+	head    item     // the first live one, when n > 0
+
+	heap *lanes // the one that it is in; nil when n is 0
+	pos  int
+
+	meters []*meter // of the limits that bind it
+	bound  uint64   // the queue's rev that meters belong to
 }
 
 func (l *lane) push(it item) {
@@ -29,10 +39,18 @@ func (l *lane) push(it item) {
 	} else {
 		l.late.push(it)
 	}
-	if l.n == 1 || it.before(&l.head) {
+	if l.n == 1 || it.before(&l.head) && l.head.j != l.first.j {
 		l.head = it
 		l.moved()
 	}
+}
+
+// pushFirst adds the job that holds the lane's ordered group: it goes before
+// all others of the lane, since none of them can run before it is final.
+func (l *lane) pushFirst(it item) {
+	l.n++
+	l.first = it
+	l.next()
 }
 
 // gone is called after a ready job of the lane changed its ver.
@@ -67,6 +85,17 @@ func (l *lane) next() {
 	default:
 		l.head = item{}
 	}
+	if l.first.j != nil && l.first.live() {
+		if l.head.j == nil || l.first.before(&l.head) {
+			l.head = l.first
+		} else { // at the place of the first that waits for it
+			at, seq := l.head.at, l.head.seq
+			l.head = l.first
+			l.head.at, l.head.seq = at, seq
+		}
+	} else {
+		l.first = item{}
+	}
 	l.moved()
 }
 
@@ -82,30 +111,62 @@ func (l *lane) trim() {
 	l.late.trim(0)
 }
 
-// moved puts the lane where its head belongs among the open lanes of its task.
+// moved puts the lane where its head belongs: out of its heap when it is
+// empty, among the open lanes of its entrant when it was.
 func (l *lane) moved() {
-	open := &l.task.open
 	switch {
-	case l.n == 0 && l.pos >= 0:
-		stdheap.Remove(open, l.pos)
-	case l.n > 0 && l.pos < 0:
-		stdheap.Push(open, l)
+	case l.n == 0 && l.heap != nil:
+		l.leaveHeap()
+	case l.n > 0 && l.heap == nil:
+		l.open()
 	case l.n > 0:
-		stdheap.Fix(open, l.pos)
+		stdheap.Fix(l.heap, l.pos)
+		if l.heap == &l.entrant.open {
+			l.entrant.moved()
+		}
 	}
 }
 
-// before says whether l's head is claimed before m's.
-func (l *lane) before(m *lane) bool {
-	return l.priority > m.priority || l.priority == m.priority && l.head.before(&m.head)
+// open puts the lane among those that a claim looks at.
+func (l *lane) open() {
+	l.heap = &l.entrant.open
+	stdheap.Push(l.heap, l)
+	l.entrant.moved()
 }
 
-// lanes is a heap of open lanes, the one to claim from first.
+// leaveHeap takes the lane out of the heap that it is in.
+func (l *lane) leaveHeap() {
+	h := l.heap
+	stdheap.Remove(h, l.pos)
+	l.heap = nil
+	if h == &l.entrant.open {
+		l.entrant.moved()
+	}
+}
+
+// park puts the lane, which was open, among those that wait for a gate.
+func (l *lane) park(h *lanes) {
+	l.leaveHeap()
+	l.heap = h
+	stdheap.Push(h, l)
+}
+
+// unpark opens a parked lane.
+func (l *lane) unpark() {
+	stdheap.Remove(l.heap, l.pos)
+	l.open()
+}
+
+// lanes is a heap of lanes by their heads. Lanes of one entrant or parked at one
+// gate have the same priority order among them: higher first, then by place.
 type lanes []*lane
 
-func (h lanes) Len() int           { return len(h) }
-func (h lanes) Less(i, k int) bool { return h[i].before(h[k]) }
-func (h lanes) Swap(i, k int)      { h[i], h[k] = h[k], h[i]; h[i].pos, h[k].pos = i, k }
+func (h lanes) Len() int { return len(h) }
+func (h lanes) Less(i, k int) bool {
+	a, b := h[i], h[k]
+	return a.priority > b.priority || a.priority == b.priority && a.head.before(&b.head)
+}
+func (h lanes) Swap(i, k int) { h[i], h[k] = h[k], h[i]; h[i].pos, h[k].pos = i, k }
 
 // Push and Pop serve container/heap.
 func (h *lanes) Push(x any) { l := x.(*lane); l.pos = len(*h); *h = append(*h, l) }

@@ -187,10 +187,11 @@ func (s *State) Counts(now Now, queue string) (all []broker.Count) {
 				Queue: name, Task: t.name, Paused: q.paused,
 				Scheduled: t.n[broker.Scheduled], Ready: t.n[broker.Ready], Leased: t.n[broker.Leased],
 				Done: t.n[broker.Done], Dead: t.n[broker.Dead], Cancelled: t.n[broker.Cancelled], Totals: t.totals,
+				Depth: q.load.jobs, HighWater: q.high, Bytes: q.load.bytes,
 			})
 		}
 		if len(q.order) == 0 && q.paused {
-			all = append(all, broker.Count{Queue: name, Paused: true})
+			all = append(all, broker.Count{Queue: name, Paused: true, Depth: q.load.jobs, HighWater: q.high, Bytes: q.load.bytes})
 		}
 	}
 	return all

@@ -21,11 +21,12 @@ func (s *State) ClaimAny(w *Writer, now Now, r *broker.ClaimRequest, member stri
 		if len(got) == r.Max {
 			break
 		}
-		got = append(got, s.Claim(w, now, Claim{
+		some, blocked := s.Claim(w, now, Claim{
 			Queue: name, Tasks: r.Tasks, Max: r.Max - len(got), TTL: r.TTL, Worker: r.Worker, Member: member,
-		})...)
+		})
+		got, more = append(got, some...), more || blocked
 	}
-	return got, len(got) == r.Max
+	return got, more || len(got) == r.Max
 }
 
 // NextDueAny is NextDue over several queues, all of them for nil.
@@ -35,6 +36,11 @@ func (s *State) NextDueAny(now Now, queues []string) (next time.Duration) {
 	}
 	for _, name := range queues {
 		if d := s.NextDue(now, name); d > 0 && !s.Paused(name) && (next == 0 || d < next) {
+			next = d
+		}
+	}
+	if at := s.nextWake(); at > 0 {
+		if d := max(time.Duration(at-now.Steady), 1); next == 0 || d < next {
 			next = d
 		}
 	}

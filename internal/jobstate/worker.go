@@ -183,7 +183,7 @@ func (s *State) OpenEpoch(w *Writer, number uint32, member string, boot [16]byte
 	w.raw(boot[:])
 	w.int(offset)
 	w.end()
-	s.applyEpoch(number, member, boot, offset)
+	s.applyEpoch(number, member, boot, offset, w.base)
 }
 
 func (s *State) readEpoch(r *reader) error {
@@ -191,14 +191,17 @@ func (s *State) readEpoch(r *reader) error {
 	boot := [16]byte(r.take(16))
 	offset := r.int()
 	if r.err == nil {
-		s.applyEpoch(number, name, boot, offset)
+		s.applyEpoch(number, name, boot, offset, r.base)
 	}
 	return r.err
 }
 
-func (s *State) applyEpoch(number uint32, name string, boot [16]byte, offset int64) {
+func (s *State) applyEpoch(number uint32, name string, boot [16]byte, offset, at int64) {
 	if number != s.epoch {
 		clear(s.holders)
+		if name != "" {
+			s.fresh = at // claims of the last epoch may be forgotten
+		}
 	}
 	s.epoch, s.boot, s.offset = number, boot, offset
 	if name != "" {
