@@ -8,8 +8,12 @@ import (
 )
 
 // watchAge is how long a job runs before its worker listens for its
-// cancellation; a shorter one is over before it matters.
-const watchAge = time.Second
+// cancellation; a shorter one is over before it matters. The worker stops
+// listening when none has run so long for watchRest checks.
+const (
+	watchAge  = time.Second
+	watchRest = 10
+)
 
 // watchLoop makes a worker hear of cancellations at once, where the heartbeat
 // alone would tell it a third of a TTL later. It watches the store only while
@@ -19,6 +23,7 @@ func (r *run) watchLoop() {
 	defer t.Stop()
 	var events <-chan broker.Event
 	var stop context.CancelFunc
+	rest := 0
 	defer func() {
 		if stop != nil {
 			stop()
@@ -38,6 +43,9 @@ func (r *run) watchLoop() {
 		case <-t.C:
 		}
 		long := r.runsLong()
+		if rest++; long {
+			rest = 0
+		}
 		switch {
 		case long && events == nil:
 			if stop != nil {
@@ -46,7 +54,7 @@ func (r *run) watchLoop() {
 			if events, stop = r.watch(); events != nil {
 				notify(r.beat) // for what was cancelled before
 			}
-		case !long && events != nil:
+		case rest >= watchRest && events != nil:
 			stop()
 			events, stop = nil, nil
 		}

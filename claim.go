@@ -134,8 +134,7 @@ func (r *run) claimWaiting(ctx context.Context, a ask, breakable bool) (taken, e
 	}
 	wait := claimWait + rand.N(claimWait/5)
 	if len(r.tasks) > 1 {
-		wait = claimRotate
-		r.tasks = append(r.tasks[1:len(r.tasks):len(r.tasks)], r.tasks[0]) // the others wait next
+		wait = claimRotate // and then ask for all of them again
 	}
 	got, err := r.claimOnce(ctx, a.queues, a.max, r.tasks[0], wait)
 	if ctx.Err() != nil {

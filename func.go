@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -46,9 +47,12 @@ func (c *Client) encodeResult(job Job, out any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode result: %w", err)
 	}
-	b, _, err := c.codecs.encode(codec, out)
+	b, name, err := c.codecs.encode(codec, out)
 	if err != nil {
 		return nil, fmt.Errorf("result: %w", err)
+	}
+	if name == rawName {
+		b = bytes.Clone(b) // it is settled after the handler has gone on
 	}
 	if b == nil {
 		b = []byte{} // nil would mean that there is none

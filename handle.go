@@ -26,7 +26,8 @@ type work struct {
 	outcome    Outcome
 	failure    string // the text of outcome.Err, read once: its methods are the user's
 	refused    bool   // nothing was settled
-	done       bool   // settled or refused; the settler's
+	done       bool   // settled or refused; this and the next are the settler's
+	unknown    bool   // a settlement may have taken place
 	settlement broker.Settlement
 
 	// Guarded by run.mu.

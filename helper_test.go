@@ -27,7 +27,9 @@ type fakeBroker struct {
 	extend  func(broker.ExtendRequest) error
 	settle  func([]broker.Settlement) error
 	settled func() error // after the call took place
+	upkeep  func() (time.Duration, error)
 	retry   time.Duration
+	max     int // jobs in one call
 }
 
 func (f *fakeBroker) set(fn func()) {
@@ -49,7 +51,20 @@ func ask[T any](f *fakeBroker, hook *func(T) error, v T) error {
 func (f *fakeBroker) Caps() broker.Caps {
 	caps := f.Broker.Caps()
 	caps.Retry = f.retry
+	if f.max > 0 {
+		caps.MaxBatch = f.max
+	}
 	return caps
+}
+
+func (f *fakeBroker) Maintain(ctx context.Context) (time.Duration, error) {
+	f.mu.Lock()
+	hook := f.upkeep
+	f.mu.Unlock()
+	if hook != nil {
+		return hook()
+	}
+	return f.Broker.Maintain(ctx)
 }
 
 func (f *fakeBroker) Enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -176,21 +177,23 @@ func (l *Lease) record(_ context.Context, queue string, jobs []broker.NewJob) ([
 	if l.state != leaseOpen {
 		return nil, fmt.Errorf("%w: job %s is settled already", ErrLeaseLost, l.Job.ID)
 	}
-	bytes := 0
+	size := 0
 	for _, f := range l.followUps {
-		bytes += f.Job.Size()
+		size += f.Job.Size()
 	}
 	for i := range jobs {
-		bytes += jobs[i].Size()
+		size += jobs[i].Size()
 	}
 	// One ack carries them all, beside a result.
 	caps := &l.client.caps
-	if limit := caps.MaxBytes - min(l.client.payloadMax, caps.MaxBytes/2); len(l.followUps)+len(jobs) >= caps.MaxBatch || bytes > limit {
+	if limit := caps.MaxBytes - min(l.client.payloadMax, caps.MaxBytes/2); len(l.followUps)+len(jobs) >= caps.MaxBatch || size > limit {
 		return nil, fmt.Errorf("%w: follow-ups of one job are limited to %d jobs and %d bytes", ErrTooLarge, caps.MaxBatch-1, limit)
 	}
 	for i := range jobs {
-		answers[i] = Enqueued{ID: jobs[i].ID}
-		l.followUps = append(l.followUps, broker.FollowUp{Queue: queue, Job: jobs[i]})
+		job := jobs[i]
+		job.Payload = bytes.Clone(job.Payload) // the caller's again when this returns
+		answers[i] = Enqueued{ID: job.ID}
+		l.followUps = append(l.followUps, broker.FollowUp{Queue: queue, Job: job})
 	}
 	return answers, nil
 }

@@ -77,6 +77,11 @@ func (r *run) settle(batch []*work) error {
 		r.settled(batch, answers)
 		return nil
 	}
+	if errors.Is(err, ErrUnknown) {
+		for _, w := range batch {
+			w.unknown = true
+		}
+	}
 	if !refused(err) {
 		return err
 	}
@@ -132,7 +137,10 @@ func (r *run) settled(batch []*work, answers []broker.Settled) {
 	notify(r.poke)
 	for i, w := range batch {
 		w.outcome.State = answers[i].State
-		if err := answers[i].Err; err != nil {
+		switch err := answers[i].Err; {
+		case errors.Is(err, ErrNotFound) && w.unknown && w.outcome.Kind == broker.Ack:
+			w.outcome.State = Done // by the call whose reply was lost, and dropped since
+		case err != nil:
 			w.refuse(err)
 		}
 		w.done = true

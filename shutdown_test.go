@@ -333,10 +333,14 @@ func TestAFaultNeverEndsAWorker(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
-				var faults, runs atomic.Int32
+				var faults, runs, acks atomic.Int32
 				cfg := spool.WorkerConfig{LeaseTTL: 6 * time.Second, Hooks: spool.Hooks{Fault: func(_ string, err error) {
 					b.wantErr(err, c.err)
 					faults.Add(1)
+				}, Finished: func(_ *spool.Lease, o spool.Outcome) {
+					if o.Kind == broker.Ack && o.State == spool.Done && o.Err == nil {
+						acks.Add(1)
+					}
 				}}}
 				w := spool.NewWorker(b.Client, cfg)
 				instant.Handle(w, func(context.Context, string) error { runs.Add(1); return nil })
@@ -353,6 +357,7 @@ func TestAFaultNeverEndsAWorker(t *testing.T) {
 				b.sleep(10 * time.Second)
 				want(b, "runs", runs.Load(), 2)
 				want(b, "acked", b.totals().Acked, 2)
+				want(b, "told to the hook", acks.Load(), 2)
 				want(b, "logged", b.log.count("well again"), 1)
 				for _, id := range []spool.ID{first, second} {
 					_, err := b.Get(b.ctx, id)

@@ -72,7 +72,7 @@ func TestHowARunIsSettled(t *testing.T) {
 				want(b, "failures", j.Failures, c.failures)
 				wantText(b, j.Error, c.text)
 				if c.state == spool.Scheduled {
-					want(b, "due in", j.RunAt.Sub(time.Now()).Round(time.Millisecond), c.due)
+					want(b, "due in", time.Until(j.RunAt).Round(time.Millisecond), c.due)
 				}
 				if len(j.Error) > broker.MaxErrorBytes {
 					b.Fatalf("the error has %d bytes", len(j.Error))
@@ -720,3 +720,68 @@ func deep(n int) error {
 }
 
 func goexit() { runtime.Goexit() }
+
+func TestUnsettledJobsAreBounded(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.broker.max = 100
+		c := spool.New(b.broker, spool.Config{})
+		yielded, ran := 0, atomic.Int64{}
+		_, err := spool.Define[number]("n").EnqueueMany(b.ctx, c, counted(10_000, &yielded))
+		b.must(err)
+		var down atomic.Bool
+		down.Store(true)
+		b.broker.settle = func(s []broker.Settlement) error {
+			if len(s) > 100 {
+				b.Errorf("a call settles %d jobs", len(s))
+			}
+			if down.Load() {
+				return errDisk
+			}
+			return nil
+		}
+		w := spool.NewWorker(c, spool.WorkerConfig{Concurrency: 10, Logger: quietConfig.Logger})
+		spool.Define[number]("n").Handle(w, func(context.Context, number) error { ran.Add(1); return nil })
+		b.start(w)
+		b.sleep(time.Minute)
+		if n := ran.Load(); n < 2048 || n > 2048+10 {
+			b.Errorf("%d jobs ran while none could be settled", n)
+		}
+		down.Store(false)
+		b.sleep(time.Minute)
+		want(b, "acked", b.totals().Acked, 10_000)
+	})
+}
+
+func TestASlotThatComesFreeBetweenTwoClaimsIsUsedAtOnce(t *testing.T) {
+	bubble(t, func(b *bench) {
+		begin := time.Now()
+		var second time.Duration
+		free := make(chan struct{})
+		w := spool.NewWorker(b.Client, spool.WorkerConfig{Concurrency: 10, Queues: []spool.QueueConfig{{Name: "a", Concurrency: 1}, {Name: "b"}}})
+		instant.Handle(w, func(_ context.Context, in string) error {
+			if in == "2" {
+				second = time.Since(begin)
+				return nil
+			}
+			<-free
+			return nil
+		})
+		b.add(instant.With("1", spool.Queue("a")))
+		b.add(instant.With("2", spool.Queue("a")))
+		asked, last := false, ""
+		b.broker.claim = func(r broker.ClaimRequest) error {
+			now := strings.Join(r.Queues, " ")
+			if !asked && now == "b" && last == "b" {
+				asked = true // a is full, and what is asked for next leaves it out
+				close(free)
+				time.Sleep(time.Millisecond)
+			}
+			last = now
+			return nil
+		}
+		b.start(w)
+		b.sleep(time.Minute)
+		want(b, "asked", asked, true)
+		want(b, "start of the second job", second, time.Millisecond)
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,12 +185,48 @@ func TestOnlyOneHandleFlips(t *testing.T) {
 		t.Errorf("COMPACT has two holders in one handle: %v, %v", ok, err)
 	}
 	l.CompactUnlock()
-	must(t, compactNow(peer))
+	must(t, errOf(peer.TryCompactLock()))
+	must(t, peer.Flip(Current{Checkpoint: 1}))
+	peer.CompactUnlock()
 	must(t, errOf(l.TryCompactLock()))
-	if err := l.Flip(Current{Checkpoint: 1}); err == nil {
-		t.Error("a flip from an old CURRENT went through")
+	if err := l.Flip(Current{Checkpoint: 1}); err == nil || !strings.Contains(err.Error(), "generation 3") {
+		t.Errorf("a flip from an old CURRENT says %v", err)
 	}
+	must(t, errOf(l.Refresh()))
+	must(t, l.Flip(Current{Checkpoint: 1}))
 	l.CompactUnlock()
+}
+
+func TestDropKeepsWhatIsInUse(t *testing.T) {
+	m, l, w := compacted(t)
+	p := m.Process()
+	for _, name := range []string{"000009.new", "000002.idx", "000002.idx.tmp", "000007.pay", "torn-000001-8", "README"} {
+		must(t, m.WriteFile(join(labDir, name), []byte("x")))
+	}
+	must(t, errOf(l.TryCompactLock()))
+	n, err := l.Drop(func(f FileID) bool { return f == SegmentFile(1) })
+	must(t, err)
+	l.CompactUnlock()
+	if n != 4 {
+		t.Errorf("%d files dropped", n)
+	}
+	names, err := p.ReadDir(labDir)
+	must(t, err)
+	for _, name := range []string{"000001.log", "000001.pay", "000001.idx", "000002.log", "torn-000001-8", "README"} {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s was dropped; left are %q", name, names)
+		}
+	}
+	b := make([]byte, len(w.tried[0]))
+	must(t, l.ReadAt(SegmentFile(1), b, headSize+headerSize))
+	if string(b) != w.tried[0] {
+		t.Errorf("read %q", b)
+	}
+	report, err := Verify(p, labDir)
+	must(t, err)
+	if report.Damaged() {
+		t.Errorf("findings %+v", report.Findings)
+	}
 }
 
 func TestLargeCheckpointsComeBackBlockByBlock(t *testing.T) {

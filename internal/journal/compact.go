@@ -339,6 +339,9 @@ func (l *Log) Drop(keep func(FileID) bool) (removed int, err error) {
 	if prep {
 		defer l.prepUnlock()
 	}
+	if err := l.sys.SyncDir(l.dir); err != nil { // who flipped may have died before
+		return 0, fmt.Errorf("drop files: %w", err)
+	}
 	gone := map[FileID]bool{}
 	for _, name := range names {
 		id, needless := needless(name, cur, prep, keep)

@@ -147,10 +147,20 @@ func compactNow(l *Log) error {
 	if err := l.Scan(cur.Checkpoint+1, n, bodies(&state)); err != nil {
 		return err
 	}
+	p, err := l.NewPayloadFile(n)
+	if err != nil {
+		return err
+	}
+	if _, err := p.Append(bytes.Repeat([]byte("payload"), 300)); err != nil {
+		return err
+	}
+	if err := p.Finish(); err != nil {
+		return err
+	}
 	if err := l.WriteCheckpoint(n, func(w io.Writer) error { return encodeTexts(w, state) }); err != nil {
 		return err
 	}
-	if err := l.Flip(Current{Checkpoint: n}); err != nil {
+	if err := l.Flip(Current{Checkpoint: n, Payload: []uint64{n}}); err != nil {
 		return err
 	}
 	_, err = l.Drop(func(FileID) bool { return false })

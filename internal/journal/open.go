@@ -61,13 +61,7 @@ func (l *Log) open() error {
 // makeDir makes the directory when it is missing, and refuses one that cannot
 // hold a store or holds something else. It changes nothing else.
 func (l *Log) makeDir() error {
-	err := l.sys.Mkdir(l.dir)
-	switch {
-	case err == nil:
-		if err := l.sys.SyncDir(filepath.Dir(filepath.Clean(l.dir))); err != nil {
-			return err
-		}
-	case !errors.Is(err, fs.ErrExist):
+	if err := l.sys.Mkdir(l.dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := l.sys.CheckDir(l.dir, l.o.AllowUnsafeFS); err != nil {
@@ -76,11 +70,14 @@ func (l *Log) makeDir() error {
 		}
 		return err
 	}
-	_, err = l.sys.Stat(join(l.dir, currentName))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = l.checkUnborn()
+	_, err := l.sys.Stat(join(l.dir, currentName))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	if err := l.checkUnborn(); err != nil {
+		return err
+	}
+	return l.sys.SyncDir(filepath.Dir(filepath.Clean(l.dir))) // who made it may have died before
 }
 
 // checkUnborn refuses a directory without CURRENT unless it is empty or a

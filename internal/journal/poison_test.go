@@ -33,7 +33,11 @@ func TestAFailedSyncPoisonsEveryHandle(t *testing.T) {
 	if _, err := a.Sync(); !errors.Is(err, ErrPoisoned) || !errors.Is(err, syscall.EIO) {
 		t.Fatalf("the failed sync said %v", err)
 	}
-	for name, l := range map[string]*Log{"the one that synced": a, "its peer": b, "one opened later": mustOpenOn(t, m.Process())} {
+	for _, name := range []string{"its peer", "the one that synced", "one opened later"} {
+		l := map[string]*Log{"the one that synced": a, "its peer": b}[name]
+		if l == nil {
+			l = mustOpenOn(t, m.Process())
+		}
 		if err := l.Poisoned(); !errors.Is(err, ErrPoisoned) || !strings.Contains(err.Error(), "sync 000001.log") {
 			t.Errorf("%s: poisoned says %v", name, err)
 		}
@@ -206,6 +210,30 @@ func TestEveryWriteThatFailsLosesNothing(t *testing.T) {
 			must(t, w.judge(w.m.Crash(crashfs.KeepAll)))
 		}
 	}
+}
+
+func TestAFailedAppendLeavesNothing(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	l := mustOpenOn(t, m.Process())
+	must(t, appendOne(l, "first", Settle))
+	done := false
+	m.Inject(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpWriteAt && strings.HasSuffix(op.Path, ".log") && !done {
+			done = true
+			return crashfs.ShortWrite{N: 90, Err: syscall.EIO}
+		}
+		return nil
+	})
+	if err := appendOne(l, "never answered", Settle); !errors.Is(err, syscall.EIO) || errors.Is(err, ErrPoisoned) {
+		t.Fatalf("the failed append says %v", err)
+	}
+	report, err := Verify(m.Crash(crashfs.KeepAll).Process(), labDir)
+	must(t, err)
+	if len(report.Findings) > 0 {
+		t.Errorf("findings %+v", report.Findings)
+	}
+	must(t, appendOne(l, "second", Settle))
+	sameLog(t, l, []string{"first", "second"})
 }
 
 // TestALateDescriptorDoesNotVouch is the kernel's trap: a process is told of a

@@ -81,8 +81,8 @@ func (w *world) run() error {
 
 // judge checks what is left of the store on m after a power cut.
 func (w *world) judge(m *crashfs.Machine) error {
-	if _, err := Verify(m.Process(), labDir); err != nil && w.acked > 0 {
-		return fmt.Errorf("verify: %w", err)
+	if report, err := Verify(m.Process(), labDir); w.acked > 0 && (err != nil || report.Damaged()) {
+		return fmt.Errorf("verify: %w, %+v", err, report.Findings)
 	}
 	l, got, err := revive(m.Process())
 	if err != nil {
@@ -201,95 +201,226 @@ func TestHolesInTheTailAreCut(t *testing.T) {
 }
 
 // TestKillsAtEveryOperationLeaveThePeersAtWork kills a process before each of
-// its operations, and cuts its writes short, while a peer lives.
+// its operations, or in the middle of its writes. A peer, which lived before or
+// comes after, sees all that was answered and goes on; what it answers
+// survives a power cut.
 func TestKillsAtEveryOperationLeaveThePeersAtWork(t *testing.T) {
 	kills := 0
-	for _, short := range []int{-1, 1, 60, 100} {
-		for at := 0; ; at++ {
-			kills++
-			done, err := killAt(at, short)
-			if err != nil {
-				t.Fatalf("killed at %d, %d bytes of a write done: %v", at, short, err)
-			}
-			if done {
-				break
+	for _, late := range []bool{false, true} {
+		for _, short := range []int{-1, 1, 60, 100} {
+			for at, done := 0, false; !done; at++ {
+				kills++
+				k := killing{w: &world{m: crashfs.New(crashfs.Config{Seed: 4})}, at: at, short: short, late: late}
+				var err error
+				if done, err = k.run(); err != nil {
+					t.Fatalf("killed before %s, %d bytes of a write done, peer late %v: %v", k.where, short, late, err)
+				}
 			}
 		}
 	}
 	t.Logf("%d kills", kills)
-	if kills < 200 {
+	if kills < 400 {
 		t.Errorf("only %d kills", kills)
 	}
 }
 
-// killAt runs a script whose process dies at an operation, and checks that a
-// peer sees all that was answered. done says that the script came to its end.
-func killAt(at, short int) (done bool, err error) {
-	w := &world{m: crashfs.New(crashfs.Config{Seed: 4})}
-	small := func(o *Options) { o.FirstSegmentBytes = 512 }
-	peer, err := openOn(w.m.Process(), small)
-	if err != nil {
+// killing is one run in which a process dies.
+type killing struct {
+	w     *world
+	at    int  // the operation
+	short int  // how much of it is done, when it is a write; -1 for nothing
+	late  bool // the peer opens the store after the death
+	where string
+	peer  *Log
+}
+
+func (k *killing) open() (err error) {
+	k.peer, err = openOn(k.w.m.Process(), func(o *Options) { o.FirstSegmentBytes = 512 })
+	return err
+}
+
+// run reports whether the script came to its end alive.
+func (k *killing) run() (done bool, err error) {
+	if !k.late {
+		if err := k.open(); err != nil {
+			return false, err
+		}
+		if err := k.w.append(k.peer, 2); err != nil {
+			return false, err
+		}
+	}
+	victim := k.w.m.Process()
+	k.kill(victim)
+	err = k.script(victim)
+	if done = err == nil; !done && !errors.Is(err, crashfs.ErrKilled) {
 		return false, err
 	}
-	if err := appendOne(peer, "first", Settle); err != nil {
-		return false, err
+	if k.late {
+		if err := k.open(); err != nil {
+			return false, err
+		}
 	}
-	victim := w.m.Process()
+	return done, k.goOn()
+}
+
+// kill lets the victim die at its operation.
+func (k *killing) kill(victim *crashfs.Process) {
 	n := 0
-	w.m.Inject(func(op crashfs.Op) error {
+	k.w.m.Inject(func(op crashfs.Op) error {
 		if op.Process != victim || !op.Kind.Changes() {
 			return nil
 		}
-		if n++; n <= at {
+		if n++; n <= k.at {
 			return nil
 		}
-		if op.Kind == crashfs.OpWriteAt && short >= 0 && op.Length > short {
-			return crashfs.ShortWrite{N: short, Err: crashfs.ErrKilled}
+		k.where = op.String()
+		if op.Kind == crashfs.OpWriteAt && k.short >= 0 && op.Length > k.short {
+			return crashfs.ShortWrite{N: k.short, Err: crashfs.ErrKilled}
 		}
 		return crashfs.ErrKilled
 	})
-	w.tried = []string{"first"}
-	err = func() error {
-		l, err := openOn(victim, small)
-		if err != nil {
-			return err
-		}
-		if err := w.append(l, 3); err != nil {
-			return err
-		}
-		if err := l.Prepare(); err != nil {
-			return err
-		}
-		if err := w.append(l, 6); err != nil {
-			return err
-		}
-		return compactNow(l)
-	}()
-	if err != nil && !errors.Is(err, crashfs.ErrKilled) {
-		return false, err
-	}
-	var got []string
-	read := func() error {
-		if err := peer.Lock(); err != nil {
-			return err
-		}
-		defer peer.Unlock()
-		var err error
-		got, err = load(peer, peer.CatchUp)
+}
+
+func (k *killing) script(victim *crashfs.Process) error {
+	l, err := openOn(victim, func(o *Options) { o.FirstSegmentBytes = 512 })
+	if err != nil {
 		return err
 	}
-	if err := read(); err != nil {
-		return false, fmt.Errorf("the peer: %w", err)
+	if err := k.w.append(l, 3); err != nil {
+		return err
 	}
-	if err := prefix(got, w.tried, w.acked); err != nil {
-		return false, err
+	if err := l.Prepare(); err != nil {
+		return err
 	}
-	if err := appendOne(peer, "after", Settle); err != nil {
-		return false, err
+	if err := k.w.append(l, 6); err != nil {
+		return err
 	}
-	want := append(got, "after")
-	if err := read(); err != nil || !slices.Equal(got, want) {
-		return false, fmt.Errorf("the peer reads %q, %w", got, err)
+	if err := compactNow(l); err != nil {
+		return err
 	}
-	return err == nil && n <= at, nil
+	if err := k.w.append(l, 2); err != nil {
+		return err
+	}
+	return compactNow(l)
+}
+
+// goOn is what the peer does after the death.
+func (k *killing) goOn() error {
+	got, err := k.read()
+	if err != nil {
+		return fmt.Errorf("the peer: %w", err)
+	}
+	if err := prefix(got, k.w.tried, k.w.acked); err != nil {
+		return err
+	}
+	k.w.tried = got
+	if err := k.w.append(k.peer, 2); err != nil {
+		return fmt.Errorf("the peer: %w", err)
+	}
+	if err := k.powerCut(); err != nil {
+		return err
+	}
+	if err := k.peer.Prepare(); err != nil {
+		return fmt.Errorf("the peer: %w", err)
+	}
+	if err := compactNow(k.peer); err != nil {
+		return fmt.Errorf("the peer: %w", err)
+	}
+	if err := k.powerCut(); err != nil {
+		return err
+	}
+	if err := k.w.append(k.peer, 4); err != nil {
+		return fmt.Errorf("the peer: %w", err)
+	}
+	if got, err := k.read(); err != nil || !slices.Equal(got, k.w.tried) {
+		return fmt.Errorf("the peer reads %q, %w", got, err)
+	}
+	return k.powerCut()
+}
+
+func (k *killing) read() (got []string, err error) {
+	if err := k.peer.Lock(); err != nil {
+		return nil, err
+	}
+	defer k.peer.Unlock()
+	return load(k.peer, k.peer.CatchUp)
+}
+
+// powerCut checks what a power cut would leave, without doing it.
+func (k *killing) powerCut() error {
+	k.w.acked = len(k.w.tried)
+	for _, keep := range []crashfs.Choose{crashfs.KeepNone, crashfs.KeepAll, crashfs.KeepRandom(uint64(k.at))} {
+		if err := k.w.judge(k.w.m.Crash(keep)); err != nil {
+			return fmt.Errorf("after a power cut: %w", err)
+		}
+	}
+	return nil
+}
+
+// TestACutIsDurableBeforeTheNextFrame lets a sound frame follow a hole. It is
+// cut with the hole; a frame as long as the hole is written in its place, and
+// the power goes again. The old frame must not come back behind the new one.
+func TestACutIsDurableBeforeTheNextFrame(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	l := mustOpenOn(t, m.Process(), func(o *Options) { o.FirstSegmentBytes = 16 << 10 })
+	w := &world{m: m}
+	must(t, w.append(l, 2))
+	long := strings.Repeat("h", 1024-headerSize)
+	hole := l.Pos()
+	must(t, appendOne(l, long, Settle))
+	must(t, appendOne(l, "behind the hole", Settle))
+	m.Stop()
+	m = m.Crash(func(u crashfs.Unit) int {
+		if u.Kind == crashfs.Sector && u.Offset/512 == (hole.Offset+512)/512 {
+			return 0
+		}
+		return u.Choices - 1
+	})
+	l, got, err := revive(m.Process())
+	must(t, err)
+	sameTexts(t, got, w.tried)
+	long = strings.ToUpper(long)
+	must(t, appendOne(l, long, Settle))
+	m.Stop()
+	for name, after := range m.Crashes(100, 1) {
+		_, again, err := revive(after.Process())
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		must(t, prefix(again, append(w.tried, long), 2))
+	}
+}
+
+func TestPreparedSegmentsAreDurable(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	l := mustOpenOn(t, m.Process())
+	must(t, l.Prepare())
+	m = m.Crash(crashfs.KeepNone)
+	for name, size := range map[string]int{"000002.log": 2048, "000003.log": 4096, reserveName: 1024} {
+		if b, err := m.ReadFile(join(labDir, name)); err != nil || len(b) != size {
+			t.Errorf("%s has %d bytes, want %d: %v", name, len(b), size, err)
+		}
+	}
+}
+
+// TestASyncCoversOnlyWhatWasThereWhenItBegan lets a peer append while a sync is
+// under way.
+func TestASyncCoversOnlyWhatWasThereWhenItBegan(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	a, b := mustOpenOn(t, m.Process()), mustOpenOn(t, m.Process())
+	must(t, appendOne(b, "first", Settle))
+	must(t, appendOne(a, "second", Settle))
+	end := a.Pos()
+	m.Inject(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSync {
+			m.Inject(nil)
+			must(t, appendOne(b, "during the sync", Settle))
+		}
+		return nil
+	})
+	durable, err := a.Sync()
+	must(t, err)
+	if durable != end || a.Durable() != end || b.Durable() != end {
+		t.Errorf("durable up to %v, %v, %v; the sync began at %v", durable, a.Durable(), b.Durable(), end)
+	}
 }

@@ -244,7 +244,7 @@ func (l *Log) finishRoll() error {
 		}
 	}
 	l.raiseDurable(l.at.pos)
-	return l.writeHead()
+	return l.begin()
 }
 
 // publish tells everybody where the log ends, and that no write is under way.

@@ -203,12 +203,22 @@ func (l *Log) roll() error {
 		return fmt.Errorf("seal segment %d: %w", n, err)
 	}
 	l.raiseDurable(l.at.pos)
-	if err := l.writeHead(); err != nil {
+	if err := l.begin(); err != nil {
 		return err
 	}
 	l.publish()
 	l.askPrepare(false)
 	return nil
+}
+
+// begin writes the head of the segment that the position begins, whose
+// predecessor is durable. Who prepared the segment may have died before its
+// name was durable, and likewise who created the store or flipped CURRENT.
+func (l *Log) begin() error {
+	if err := l.sys.SyncDir(l.dir); err != nil {
+		return fmt.Errorf("begin segment %d: %w", l.at.pos.Segment, err)
+	}
+	return l.writeHead()
 }
 
 // writeHead writes the head of the segment that the position begins.

@@ -219,6 +219,67 @@ func TestADeadWritersFrameIsCutAndKept(t *testing.T) {
 	}
 }
 
+// TestADeadWriterCanLeaveItsFrameWithoutAStart has the later part of a frame
+// reach the file, and not its header.
+func TestADeadWriterCanLeaveItsFrameWithoutAStart(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	peer := mustOpenOn(t, m.Process())
+	must(t, appendOne(peer, "first", Settle))
+	end := peer.Pos()
+	victim := m.Process()
+	dead := mustOpenOn(t, victim)
+	m.Inject(func(op crashfs.Op) error {
+		if op.Process == victim && op.Kind == crashfs.OpWriteAt {
+			m.Inject(nil)
+			f, err := dead.files.get(SegmentFile(1))
+			must(t, err)
+			must(t, errOf(f.WriteAt([]byte("the later part"), end.Offset+200)))
+			return crashfs.ErrKilled
+		}
+		return nil
+	})
+	if err := appendOne(dead, strings.Repeat("x", 300), Settle); !errors.Is(err, crashfs.ErrKilled) {
+		t.Fatal(err)
+	}
+	must(t, appendOne(peer, "second", Settle))
+	report, err := Verify(m.Crash(crashfs.KeepAll).Process(), labDir)
+	must(t, err)
+	if len(report.Findings) != 1 || report.Findings[0].Kind != Leftover {
+		t.Errorf("findings %+v", report.Findings)
+	}
+}
+
+// TestEnqueuesLeaveTheLastPreparedSegment lets nobody prepare: the active
+// segment grows up to twice its size, and only a settlement may go on.
+func TestEnqueuesLeaveTheLastPreparedSegment(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	l := mustOpenOn(t, m.Process())
+	must(t, l.Prepare())
+	text := strings.Repeat("e", 200)
+	for l.Pos().Segment == 1 {
+		must(t, appendOne(l, text, Enqueue))
+	}
+	if l.Pos().Segment != 2 {
+		t.Fatalf("at %v", l.Pos())
+	}
+	for l.Pos().Offset < 2048+500 {
+		must(t, appendOne(l, text, Enqueue))
+		if l.Pos().Segment != 2 {
+			t.Fatalf("an enqueue went to %v", l.Pos())
+		}
+	}
+	must(t, appendOne(l, text, Settle))
+	if l.Pos().Segment != 3 {
+		t.Fatalf("a settlement went to %v", l.Pos())
+	}
+	for l.Pos().Segment == 3 {
+		must(t, appendOne(l, text, Enqueue))
+	}
+	if size, err := l.FileBytes(SegmentFile(3)); err != nil || size > 2*4096 {
+		t.Errorf("segment 3 grew to %d bytes (%v)", size, err)
+	}
+}
+
 func TestAFrameThatIsRefusedComesAgain(t *testing.T) {
 	m := crashfs.New(crashfs.Config{Seed: 1})
 	a, b := mustOpenOn(t, m.Process()), mustOpenOn(t, m.Process())
