@@ -32,11 +32,8 @@ type Compacted struct {
 	BytesAfter  int64  `json:"bytes_after"`
 }
 
-// Compact writes a checkpoint and drops the files of the log that hold nothing
-// that is still needed. The store is in use meanwhile: the lock is held only
-// to seal the active segment. One compaction runs at a time, in whichever
-// process.
-func (b *Broker) Compact(ctx context.Context) (c Compacted, err error) {
+// Compact is Broker.Compact.
+func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 	if err := b.begin(ctx); err != nil {
 		return c, err
 	}
@@ -86,7 +83,7 @@ func (b *Broker) Compact(ctx context.Context) (c Compacted, err error) {
 const sealTries = 2000
 
 // seal ends the active segment, so that a checkpoint can stand at its end.
-func (b *Broker) seal() (uint64, error) {
+func (b *handle) seal() (uint64, error) {
 	if _, err := b.log.Sync(); err != nil {
 		return 0, err
 	}
@@ -103,7 +100,7 @@ func (b *Broker) seal() (uint64, error) {
 	}
 }
 
-func (b *Broker) sealNow() (uint64, error) {
+func (b *handle) sealNow() (uint64, error) {
 	if err := b.lock(); err != nil {
 		return 0, err
 	}
@@ -118,7 +115,7 @@ func (b *Broker) sealNow() (uint64, error) {
 
 // stateAt builds the state at the end of a sealed segment from the previous
 // checkpoint and the sealed segments, outside the lock.
-func (b *Broker) stateAt(ctx context.Context, sealed uint64) (*jobstate.State, error) {
+func (b *handle) stateAt(ctx context.Context, sealed uint64) (*jobstate.State, error) {
 	s := jobstate.New(nil, nil)
 	cur := b.log.Current()
 	if cur.Checkpoint > 0 {
@@ -141,7 +138,7 @@ func (b *Broker) stateAt(ctx context.Context, sealed uint64) (*jobstate.State, e
 // evacuate copies what is needed out of files that hold little of it into one
 // payload file, and lets the state point there. It returns the numbers of all
 // payload files in use.
-func (b *Broker) evacuate(ctx context.Context, s *jobstate.State, sealed uint64, c *Compacted) ([]uint64, error) {
+func (b *handle) evacuate(ctx context.Context, s *jobstate.State, sealed uint64, c *Compacted) ([]uint64, error) {
 	from := map[uint32]bool{}
 	var moving int64
 	for file, use := range s.Uses() {
@@ -169,7 +166,7 @@ func (b *Broker) evacuate(ctx context.Context, s *jobstate.State, sealed uint64,
 	return payload, nil
 }
 
-func (b *Broker) move(ctx context.Context, s *jobstate.State, sealed uint64, from map[uint32]bool, c *Compacted) error {
+func (b *handle) move(ctx context.Context, s *jobstate.State, sealed uint64, from map[uint32]bool, c *Compacted) error {
 	w, err := b.log.NewPayloadFile(sealed)
 	if err != nil {
 		return err
@@ -204,7 +201,7 @@ func (b *Broker) move(ctx context.Context, s *jobstate.State, sealed uint64, fro
 }
 
 // flip makes the checkpoint the one that CURRENT names.
-func (b *Broker) flip(s *jobstate.State, sealed uint64, payload []uint64) error {
+func (b *handle) flip(s *jobstate.State, sealed uint64, payload []uint64) error {
 	if err := b.log.WriteCheckpoint(sealed, s.Encode); err != nil {
 		return err
 	}
@@ -214,7 +211,7 @@ func (b *Broker) flip(s *jobstate.State, sealed uint64, payload []uint64) error 
 }
 
 // compactIfDue compacts when what is dead outweighs what is live.
-func (b *Broker) compactIfDue(ctx context.Context) error {
+func (b *handle) compactIfDue(ctx context.Context) error {
 	total, err := b.log.DiskBytes()
 	if err != nil {
 		return public(err)
@@ -235,7 +232,7 @@ func (b *Broker) compactIfDue(ctx context.Context) error {
 
 // follow notices that somebody flipped CURRENT: a handle behind the checkpoint
 // loads it, one past it takes over where moved bytes lie now. mu is held.
-func (b *Broker) follow() error {
+func (b *handle) follow() error {
 	if !b.log.GenerationChanged() {
 		return nil
 	}
@@ -264,10 +261,10 @@ func (b *Broker) follow() error {
 
 // takeOver learns from the state of a checkpoint where moved bytes lie; mu is
 // held.
-func (b *Broker) takeOver(checkpoint *jobstate.State) { b.s.Adopt(checkpoint, b.gone()) }
+func (b *handle) takeOver(checkpoint *jobstate.State) { b.s.Adopt(checkpoint, b.gone()) }
 
 // gone returns a function that says whether a file is not there any more.
-func (b *Broker) gone() func(file uint32) bool {
+func (b *handle) gone() func(file uint32) bool {
 	known := map[uint32]bool{}
 	return func(file uint32) bool {
 		gone, ok := known[file]

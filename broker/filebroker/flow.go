@@ -9,13 +9,11 @@ import (
 	"github.com/spoolq/spool/internal/journal"
 )
 
-var _ broker.Flow = (*Broker)(nil)
-
 // settingBytes is about what a setting's record takes.
 const settingBytes = 512
 
-// Configure implements broker.Flow.
-func (b *Broker) Configure(ctx context.Context, _ broker.Call, queue string, change broker.Change) error {
+// Configure is Broker.Configure.
+func (b *handle) Configure(ctx context.Context, _ broker.Call, queue string, change broker.Change) error {
 	size := settingBytes
 	for i := range change.Set {
 		size += settingBytes
@@ -28,14 +26,14 @@ func (b *Broker) Configure(ctx context.Context, _ broker.Call, queue string, cha
 	return b.do(ctx, o)
 }
 
-// Settings implements broker.Flow.
-func (b *Broker) Settings(ctx context.Context, queue string) (all []broker.QueueSetting, err error) {
+// Settings is Broker.Settings.
+func (b *handle) Settings(ctx context.Context, queue string) (all []broker.QueueSetting, err error) {
 	err = b.look(ctx, func(jobstate.Now) { all = b.s.Settings(queue) })
 	return all, err
 }
 
-// Tick implements broker.Flow.
-func (b *Broker) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
+// Tick is Broker.Tick.
+func (b *handle) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
 	size := settingBytes
 	for i := range t.Jobs {
 		size += t.Jobs[i].Size() + recordBytes

@@ -105,8 +105,9 @@ func difference(want, got []string) string {
 }
 
 // encoded is the whole state of a handle.
-func encoded(t testing.TB, b *Broker) []byte {
+func encoded(t testing.TB, c *Broker) []byte {
 	t.Helper()
+	b := c.cur.Load()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out bytes.Buffer
