@@ -176,7 +176,7 @@ func (b *handle) openEpoch(now jobstate.Now, claims bool) (fresh bool) {
 	if e.Boot == b.boot {
 		for _, holder := range e.Holders {
 			if holder != b.member.name && b.alive(holder) {
-				b.s.OpenEpoch(&b.w, e.Number, name, e.Boot, e.Offset)
+				b.s.OpenEpoch(&b.w, e.Number, name, e.Boot, e.Offset, false)
 				return false
 			}
 		}
@@ -185,7 +185,11 @@ func (b *handle) openEpoch(now jobstate.Now, claims bool) (fresh bool) {
 	if e.Boot != b.boot {
 		offset = now.Steady - int64(b.sys.Monotonic())
 	}
-	b.s.OpenEpoch(&b.w, e.Number+1, name, b.boot, offset)
+	// What the page cache holds outlives processes, but neither a restart of the
+	// machine nor a write that failed.
+	forgot := e.Number > 0 && (e.Boot != b.boot || b.lossy)
+	b.lossy = false
+	b.s.OpenEpoch(&b.w, e.Number+1, name, b.boot, offset, forgot)
 	return true
 }
 

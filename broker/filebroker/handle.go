@@ -31,6 +31,7 @@ type handle struct {
 	w      jobstate.Writer
 	hub    notify.Hub
 	ring   ringing
+	lossy  bool  // the log was recovered from poison: claims may be forgotten
 	broken error // the state is not what the log says, and could not be rebuilt
 
 	queue  gather

@@ -146,7 +146,7 @@ func sameMoment(t testing.TB, b *Broker, mo *moment) {
 	}
 	var w jobstate.Writer
 	w.Reset(nil, 0, 0, jobstate.Now{Steady: got.Clock(), Wall: got.Clock()})
-	want.OpenEpoch(&w, e.Number, "", e.Boot, e.Offset)
+	want.OpenEpoch(&w, e.Number, "", e.Boot, e.Offset, false)
 	want.Wrote(&w)
 	if seen := look(t, b); !slices.Equal(seen, mo.seen) {
 		t.Fatalf("what can be read after frame %d is not what it was:\n%s", mo.frame, difference(mo.seen, seen))

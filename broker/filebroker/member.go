@@ -92,6 +92,7 @@ func (b *handle) recover() error {
 	defer b.log.CompactUnlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.lossy = b.log.Poisoned() != nil
 	return b.load(func() error { return b.log.Recover(b.apply) })
 }
 

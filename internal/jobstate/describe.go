@@ -141,6 +141,7 @@ func (d *describer) describeHandles(t recordType) {
 		d.say("handle", r.str())
 		d.say("boot", fmt.Sprintf("%x", r.take(16)))
 		r.int()
+		d.say("forgot", r.byte() != 0)
 	case recGone:
 		d.say("handle", r.str())
 	case recHold:

@@ -47,7 +47,7 @@
 //	 9 pause    queue on
 //	10 worker   id name host pid member queues tasks concurrency startedAt
 //	11 leave    worker id
-//	12 epoch    epoch member boot offset          (opens an epoch, or joins it)
+//	12 epoch    epoch member boot offset forgot          (opens an epoch, or joins it)
 //	13 gone     member                            (a handle ended)
 //	14 hold     queue id member                   (a lease names a lock)
 //	15 set      queue layer kind name json        (a setting; no json removes it)

@@ -26,7 +26,7 @@ type history struct {
 
 func newHistory(t testing.TB, seed uint64) *history {
 	h := &history{t: t, s: New(nil, nil), rnd: rand.New(rand.NewPCG(seed, 1)), now: Now{Wall: 1e18, Steady: 1e18}}
-	h.commit(func() { h.s.OpenEpoch(&h.w, 1, "m1", [16]byte{1}, 5) })
+	h.commit(func() { h.s.OpenEpoch(&h.w, 1, "m1", [16]byte{1}, 5, false) })
 	return h
 }
 
@@ -205,7 +205,7 @@ func (h *history) membership() {
 	case 2:
 		h.s.Leave(&h.w, "w"+name)
 	case 3:
-		h.s.OpenEpoch(&h.w, h.s.Epoch().Number+uint32(h.rnd.IntN(2)), name, [16]byte{9}, 77)
+		h.s.OpenEpoch(&h.w, h.s.Epoch().Number+uint32(h.rnd.IntN(2)), name, [16]byte{9}, 77, h.rnd.IntN(2) == 0)
 	}
 }
 
