@@ -79,6 +79,9 @@ func (s *State) completeBatches(w *Writer) {
 	done := s.complete
 	s.complete = nil
 	for _, c := range done {
+		if c.flags&waitsBatch == 0 {
+			continue // it was deleted with its last member
+		}
 		s.again(w, c, s.later(waitRec{reason: reasonBatch, attempts: c.attempts, failures: c.failures}, Now{Steady: w.base}, 0))
 	}
 }

@@ -133,7 +133,7 @@ func (p *picker) take(l *lane) {
 	}
 	for _, m := range l.bind() {
 		if m.rule.Running == 0 {
-			m.rate = m.rate.taken(&m.rule.Limit, p.s.fresh, p.now.Steady)
+			m.take(p.now.Steady)
 			if !slices.Contains(p.meters, m) {
 				p.meters = append(p.meters, m)
 			}
@@ -177,8 +177,7 @@ func (p *picker) write() {
 	for _, m := range p.meters {
 		p.w.str(m.rule.name)
 		p.w.str(m.value)
-		p.w.time(m.rate.at)
-		p.w.uint(uint64(m.rate.part))
+		p.w.rate(m.rate)
 	}
 }
 
@@ -195,7 +194,7 @@ func (s *State) readPicked(r *reader, q *queue) {
 	}
 	for range r.count(4) {
 		name, value := r.str(), string(r.str())
-		rate := rateState{r.time(), int64(r.uint())}
+		rate := r.rate()
 		if rule := q.rules[string(name)]; rule != nil && r.err == nil {
 			rule.meter(value).rate = rate
 		}

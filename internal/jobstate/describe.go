@@ -204,8 +204,8 @@ func (d *describer) picked() {
 	for range r.count(4) {
 		d.say("rate", r.str())
 		d.say("of", r.str())
-		d.say("next", r.time())
-		r.uint()
+		st := r.rate()
+		d.say("full_at", st.Last+st.Debt)
 	}
 }
 

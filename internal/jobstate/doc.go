@@ -37,7 +37,7 @@
 //	 1 enqueue  queue task id flags place [runAt priority tenant group key hold
 //	            keyFor digest maxAttempts retain startWithin batch ordinal size] body
 //	 2 claim    queue worker member expires n × (id epoch claims attempt)
-//	            n × (priority at tenant service) n × (limit value at part)
+//	            n × (priority at tenant service) n × (limit value at debt part)
 //	 3 wait     queue id reason kind flags place runAt attempts failures [error]
 //	 4 final    queue id state reason kind flags failures [keepUntil error result]
 //	 5 drop     queue why n × id

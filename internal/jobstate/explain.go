@@ -71,7 +71,7 @@ func (s *State) explainGate(now Now, q *queue, j *job) (x broker.Explanation) {
 			return x
 		}
 		if m.rule.Running == 0 {
-			if at := m.rate.allowedAt(&m.rule.Limit, s.fresh, now.Steady); at > now.Steady {
+			if at := m.allowedAt(now.Steady); at > now.Steady {
 				x = broker.Explanation{Reason: broker.WhyRate, Limit: m.rule.name, Until: nanos(at), After: time.Duration(at - now.Steady)}
 				x.Text = fmt.Sprintf("rate %s%s lets the next job start at %s", m.rule.name, m.of(), x.Until.Format(time.RFC3339Nano))
 				return x

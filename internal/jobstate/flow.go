@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/limit"
 )
 
 // What a checkpoint has of a queue's settings and of where its limits and
@@ -15,7 +16,7 @@ import (
 //	int64 high; uint64 revision
 //	settings uint32 n × (kind, name, int64 due, declared, operator)   as JSON, "" for none
 //	turns    uint32 n × (int32 priority, int64 at, uint32 n × (tenant, int64 service))
-//	rates    uint32 n × (limit, value, int64 at, int64 part)
+//	rates    uint32 n × (limit, value, int64 at, int64 debt, uint32 part)
 //	groups   uint32 n × (value, id of the holder)
 
 func (s *State) encodeFlow(e *encoder, q *queue) {
@@ -87,7 +88,7 @@ func (s *State) encodeRates(e *encoder, q *queue) {
 	var used []*meter
 	for _, r := range q.rules {
 		for _, m := range r.meters {
-			if m.rate.at > s.clock {
+			if m.used(s.clock) {
 				used = append(used, m)
 			}
 		}
@@ -99,15 +100,14 @@ func (s *State) encodeRates(e *encoder, q *queue) {
 	for _, m := range used {
 		e.str(m.rule.name)
 		e.str(m.value)
-		e.i64(m.rate.at)
-		e.i64(m.rate.part)
+		e.rate(m.rate)
 	}
 }
 
 // savedRate is a rate that waits until its limit is in force.
 type savedRate struct {
 	limit, value string
-	rate         rateState
+	rate         limit.State
 }
 
 func (s *State) decodeFlow(d *decoder, q *queue) {
@@ -130,7 +130,7 @@ func (s *State) decodeFlow(d *decoder, q *queue) {
 		}
 	}
 	for n := d.u32(); n > 0 && d.err == nil; n-- {
-		q.rates = append(q.rates, savedRate{d.str(), d.str(), rateState{d.i64(), d.i64()}})
+		q.rates = append(q.rates, savedRate{d.str(), d.str(), d.rate()})
 	}
 	q.holders = map[string]broker.ID{}
 	for n := d.u32(); n > 0 && d.err == nil; n-- {

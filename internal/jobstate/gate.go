@@ -4,6 +4,7 @@ import (
 	stdheap "container/heap"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/limit"
 )
 
 // gate is what can refuse a lane: a limit for one value, or an ordered group.
@@ -56,6 +57,7 @@ type rule struct {
 	broker.Limit
 	name   string
 	state  *State
+	rate   limit.Rate        // when Running is 0
 	meters map[string]*meter // by what the scope says
 	swept  int
 }
@@ -65,10 +67,10 @@ type meter struct {
 	gate
 	rule    *rule
 	value   string
-	running int       // unfinished leases
-	rate    rateState // when the next claims are allowed
-	wake    int64     // when it lets a lane through; 0: not known to be waited for
-	refs    int       // lanes that it binds
+	running int // unfinished leases
+	rate    limit.State
+	wake    int64 // when it lets a lane through; 0: not known to be waited for
+	refs    int   // lanes that it binds
 }
 
 // valueOf is what a rule counts a lane by.
@@ -104,7 +106,7 @@ func (r *rule) meter(value string) *meter {
 // sweep forgets meters that say nothing any more.
 func (r *rule) sweep() {
 	for value, m := range r.meters {
-		if m.refs == 0 && m.running == 0 && m.rate.at <= r.state.clock {
+		if m.refs == 0 && m.running == 0 && !m.used(r.state.clock) {
 			delete(r.meters, value)
 		}
 	}
@@ -144,7 +146,7 @@ func (s *State) refuses(l *lane, now Now) *gate {
 			}
 			continue
 		}
-		if at := m.rate.allowedAt(&m.rule.Limit, s.fresh, now.Steady); at > now.Steady {
+		if at := m.allowedAt(now.Steady); at > now.Steady {
 			s.wakeAt(m, at)
 			return &m.gate
 		}

@@ -1,68 +1,64 @@
 package jobstate
 
-import "github.com/spoolq/spool/broker"
+import (
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/limit"
+)
 
-// rateState is how far a rate is used: the theoretical arrival time of the
-// generic cell rate algorithm (ITU-T I.371), and the part of a nanosecond below
-// it, in 1/Count. The zero state is a full bucket.
-type rateState struct{ at, part int64 }
-
-// cells is how long n claims take at the rate: nanoseconds and a part of one.
-func cells(l *broker.Limit, n int64) (ns, part int64) {
-	each, rest := int64(l.Every)/l.Count, int64(l.Every)%l.Count
-	// n × rest is below 2^60: both are at most 1e9.
-	return satAdd(satMul(each, n), rest*n/l.Count), rest * n % l.Count
+// rateOf is a limit's rate as package limit computes with it.
+func rateOf(l *broker.Limit) limit.Rate {
+	return limit.Rate{Count: int(l.Count), Per: l.Every, Burst: int(l.Burst)}
 }
 
-// room is how far the arrival time may be ahead of a claim: the burst less one.
-func room(l *broker.Limit) (ns, part int64) {
-	burst := l.Burst
-	if burst == 0 {
-		burst = l.Count
+// bucket is what the meter's rate has to go on with: an empty one where claims
+// may be forgotten since it was last used.
+func (m *meter) bucket() limit.State {
+	if fresh := m.rule.state.fresh; fresh > 0 && m.rate.Last < fresh {
+		return m.rule.rate.Empty(fresh)
 	}
-	return cells(l, burst-1)
+	return m.rate
 }
 
-// from is the arrival time to count on: never before now, and not before that
-// of an empty bucket at the start of the epoch, since claims of the last one may
-// be forgotten.
-func (r rateState) from(l *broker.Limit, fresh, now int64) rateState {
-	if fresh > 0 {
-		ns, part := room(l)
-		if empty := (rateState{satAdd(fresh, ns), part}); r.before(empty) {
-			r = empty
-		}
+// allowedAt is when the rate allows the next claim: now, or later.
+func (m *meter) allowedAt(now int64) int64 {
+	_, wait, ok := m.rule.rate.Allow(m.bucket(), now, 1)
+	if ok {
+		return now
 	}
-	if r.at < now {
-		return rateState{at: now}
-	}
-	return r
+	return satAdd(now, int64(wait))
 }
 
-func (r rateState) before(o rateState) bool {
-	return r.at < o.at || r.at == o.at && r.part < o.part
+// take counts a claim that is allowed.
+func (m *meter) take(now int64) {
+	m.rate, _, _ = m.rule.rate.Allow(m.bucket(), now, 1)
 }
 
-// allowedAt is when the next claim is allowed: now, or later.
-func (r rateState) allowedAt(l *broker.Limit, fresh, now int64) int64 {
-	f := r.from(l, fresh, now)
-	ns, part := room(l)
-	at := f.at - ns
-	if f.part > part {
-		at++
-	}
-	return max(at, now)
+// used reports whether the rate is not back to a full bucket at a time.
+func (m *meter) used(at int64) bool { return satAdd(m.rate.Last, m.rate.Debt) > at }
+
+// The broker's clock never steps back, so that a state's Last and High are the
+// same: records and checkpoints keep one of them.
+
+func (w *Writer) rate(st limit.State) {
+	w.time(st.Last)
+	w.uint(uint64(st.Debt))
+	w.uint(uint64(st.Part))
 }
 
-// taken is the state after a claim that was allowed.
-func (r rateState) taken(l *broker.Limit, fresh, now int64) rateState {
-	f := r.from(l, fresh, now)
-	ns, part := cells(l, 1)
-	f.at, f.part = satAdd(f.at, ns), f.part+part
-	if f.part >= l.Count {
-		f.at, f.part = f.at+1, f.part-l.Count
-	}
-	return f
+func (r *reader) rate() limit.State {
+	at, debt, part := r.time(), int64(r.uint()), uint32(r.uint())
+	return limit.State{Debt: max(debt, 0), Last: at, High: at, Part: part}
+}
+
+func (e *encoder) rate(st limit.State) {
+	e.i64(st.Last)
+	e.i64(st.Debt)
+	e.u32(st.Part)
+}
+
+func (d *decoder) rate() limit.State {
+	at, debt, part := d.i64(), d.i64(), d.u32()
+	return limit.State{Debt: max(debt, 0), Last: at, High: at, Part: part}
 }
 
 // satMul multiplies without overflow.

@@ -97,6 +97,11 @@ func checkChange(queue string, c *broker.Change) error {
 		if err := t.Validate(); err != nil {
 			return err
 		}
+		if l := t.Limit; l != nil && l.Running == 0 {
+			if err := rateOf(l).Validate(); err != nil {
+				return fmt.Errorf("%w: limit %q: %w", broker.ErrInvalid, t.Name, err)
+			}
+		}
 		name := settingName{t.Kind, t.Name}
 		if seen[name] {
 			return fmt.Errorf("%w: %s %q is set twice", broker.ErrInvalid, t.Kind, t.Name)
@@ -309,10 +314,11 @@ func (s *State) setRules(q *queue) {
 			continue
 		}
 		r := &rule{Limit: *t.inForce().Limit, name: name.name, state: s, meters: map[string]*meter{}}
+		r.rate = rateOf(&r.Limit)
 		q.rules[r.name] = r
 		if o := old[r.name]; o != nil && o.Per == r.Per && r.Running == 0 {
 			for value, m := range o.meters {
-				if m.rate != (rateState{}) {
+				if m.used(s.clock) {
 					r.meter(value).rate = m.rate
 				}
 			}

@@ -270,7 +270,7 @@ func check(t testing.TB, s *State) {
 }
 
 func TestReplayAndCheckpointsGiveTheSameState(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(80) {
 		h := newHistory(t, seed)
 		var saved []byte
 		cut := 0
