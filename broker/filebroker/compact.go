@@ -47,7 +47,9 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 		return c, public(err)
 	}
 	defer b.log.CompactUnlock()
-	b.readForward() // follows the last compaction, whoever made it
+	if err := b.catchUpWithCurrent(); err != nil {
+		return c, public(err)
+	}
 	if c.BytesBefore, err = b.log.DiskBytes(); err != nil {
 		return c, public(err)
 	}
@@ -76,6 +78,20 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 	b.mu.Unlock()
 	c.BytesAfter, err = b.log.DiskBytes()
 	return c, public(err)
+}
+
+// catchUpWithCurrent follows the last compaction, whoever made it; COMPACT is
+// held, so there is no other meanwhile.
+func (b *Broker) catchUpWithCurrent() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.broken == nil {
+		if err := b.followNow(); err != nil {
+			return err
+		}
+	}
+	b.readForwardLocked()
+	return nil
 }
 
 // sealTries is how often a compaction waits, 5 ms each, for the one who is just
@@ -236,6 +252,12 @@ func (b *handle) follow() error {
 	if !b.log.GenerationChanged() {
 		return nil
 	}
+	return b.followNow()
+}
+
+// followNow is follow without the hint that CURRENT was flipped: who flipped
+// it may have died before he gave it. mu is held.
+func (b *Broker) followNow() error {
 	cur, err := b.log.Refresh()
 	if err != nil {
 		return err

@@ -245,7 +245,7 @@ func TestAFlippedBitIsCutOrRefusedNeverApplied(t *testing.T) {
 		for _, segment := range c.segments() {
 			for at := int64(0); at < c.used(segment)+1200 && c.inLog(segment); at++ {
 				for bit := range 8 {
-					if n++; proof || n%149 == 0 {
+					if n++; proof || n%397 == 0 {
 						c.garbleAt(segment, at, []byte{1 << bit})
 					}
 				}
@@ -417,7 +417,7 @@ func TestTheCorpusHoldsEveryRecord(t *testing.T) {
 		for _, body := range half {
 			must(t, jobstate.Describe(body, func(r jobstate.Record) { types[r.Type]++ }))
 		}
-		for _, want := range []string{"enqueue", "claim", "wait", "final", "drop", "extend", "ask", "note", "pause", "worker", "leave", "epoch", "gone"} {
+		for _, want := range []string{"enqueue", "claim", "wait", "final", "drop", "extend", "ask", "note", "pause", "worker", "leave", "epoch", "gone", "hold"} {
 			if types[want] == 0 {
 				t.Errorf("there is no %s in %v", want, types)
 			}

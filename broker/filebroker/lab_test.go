@@ -15,6 +15,7 @@ import (
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/brokertest"
+	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
 	"github.com/spoolq/spool/internal/vfs"
 	"github.com/spoolq/spool/internal/vfs/crashfs"
@@ -280,6 +281,28 @@ func (c *twin) extend(r broker.ExtendRequest, progress *broker.Progress, log []s
 		}
 	}
 	c.done(false)
+}
+
+// hold ties the lease of a job to a lock, and returns how to free that.
+func (c *twin) hold(n int) (free func()) {
+	c.s.Helper()
+	c.step("hold")
+	var lock vfs.File
+	name := memberName(c.proc)
+	o := &op{size: recordBytes, class: journal.Settle, free: true}
+	o.decide = func(jobstate.Now) {
+		if lock, o.err = c.real.lockFile(name); o.err == nil && !c.real.s.Hold(&c.real.w, labRef(n), c.s.runs[labRef(n)].real, name) {
+			o.err = broker.ErrLeaseLost
+		}
+	}
+	must(c.s, c.real.do(context.Background(), o))
+	c.done(false)
+	return func() {
+		c.step("free a held lock")
+		must(c.s, lock.Close())
+		must(c.s, c.real.settleDead([]string{name}))
+		c.done(false)
+	}
 }
 
 // command applies a command to queue q.

@@ -97,7 +97,9 @@ func everyFinal(a, b *twin, n int) {
 	b.extend(broker.ExtendRequest{TTL: hour}, nil, nil, n+4)
 	b.end(broker.Nack, nil, n+4)
 	a.take("w1", hour, n+5)
+	free := a.hold(n + 5)
 	a.end(broker.Ack, nil, n+5)
+	free()
 }
 
 // everyCommand gives every command.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spoolq/spool"
-	"github.com/spoolq/spool/broker"
 )
 
 // app is what a command works with. Its first part comes from the system (or
@@ -23,12 +22,11 @@ type app struct {
 	stdout io.Writer
 	errw   io.Writer
 	now    func() time.Time
-	// openBroker opens a store. It creates one only when asked to.
-	openBroker func(dir string, a access) (broker.Broker, error)
 
-	dir  string
-	json bool
-	out  *bufio.Writer // on stdout; flushed at the end of a command
+	dir      string
+	json     bool
+	unsafeFS bool          // stores may be on file systems that are refused otherwise
+	out      *bufio.Writer // on stdout; flushed at the end of a command
 }
 
 // access says what a command does to a store.
@@ -42,12 +40,12 @@ const (
 
 // system returns the app of a process.
 func system() *app {
-	return &app{in: os.Stdin, stdout: os.Stdout, errw: os.Stderr, now: time.Now, openBroker: openFile}
+	return &app{in: os.Stdin, stdout: os.Stdout, errw: os.Stderr, now: time.Now}
 }
 
 // open opens the store for a command, which closes it.
 func (a *app) open(how access, cfg spool.Config) (*spool.Client, error) {
-	b, err := a.openBroker(a.dir, how)
+	b, err := a.openStore(a.dir, how)
 	if err != nil {
 		return nil, err
 	}

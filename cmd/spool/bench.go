@@ -45,8 +45,8 @@ func (c *benchCmd) Run(a *app) (err error) {
 	ctx, stop := interruptible()
 	defer stop()
 	b := bench.Bench{
-		Dir: dir, Scale: c.Scale,
-		Command:  func(r bench.Role) (*exec.Cmd, error) { return selfCommand("bench-role", r) },
+		Dir: dir, Scale: c.Scale, AllowUnsafeFS: a.unsafeFS,
+		Command:  func(r bench.Role) (*exec.Cmd, error) { return a.selfCommand("bench-role", r) },
 		Progress: func(name string) { a.note("measuring %s", name) },
 	}
 	rows, err := b.Run(ctx, c.Row)
@@ -97,5 +97,5 @@ func (c *benchRoleCmd) Run(a *app) error {
 	if err := json.Unmarshal([]byte(c.Role), &r); err != nil {
 		return fmt.Errorf("read the role: %w", err)
 	}
-	return bench.RunRole(r, a.in, a.stdout)
+	return bench.RunRole(r, a.unsafeFS, a.in, a.stdout)
 }

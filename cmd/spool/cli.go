@@ -9,8 +9,9 @@ import (
 
 // cli is the command line: a field is a flag or a command.
 type cli struct {
-	Dir  exact `short:"d" env:"SPOOL_DIR" default:"${dir}" placeholder:"DIR" help:"Directory of the store."`
-	JSON bool  `name:"json" help:"Print JSON: exact, for scripts."`
+	Dir      exact `short:"d" env:"SPOOL_DIR" default:"${dir}" placeholder:"DIR" help:"Directory of the store."`
+	UnsafeFS bool  `name:"allow-unsafe-fs" env:"SPOOL_ALLOW_UNSAFE_FS" help:"Use a file system whose locks or syncs may not be what they claim: network, FUSE, overlay."`
+	JSON     bool  `name:"json" help:"Print JSON: exact, for scripts."`
 
 	Enqueue enqueueCmd `cmd:"" group:"jobs" help:"Add a job, or one for each line of the input."`
 	Work    workCmd    `cmd:"" group:"jobs" help:"Run a shell command for each job."`
@@ -84,7 +85,7 @@ func run(args []string, a *app) (code int) {
 	if err != nil {
 		return a.exitCode(withUsage(err))
 	}
-	a.dir, a.json = string(c.Dir), c.JSON
+	a.dir, a.json, a.unsafeFS = string(c.Dir), c.JSON, c.UnsafeFS
 	err = ctx.Run(a)
 	if ferr := a.out.Flush(); err == nil {
 		err = ferr

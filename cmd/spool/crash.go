@@ -26,7 +26,7 @@ func (c *crashRoleCmd) Run(a *app) error {
 		return fmt.Errorf("read the plan: %w", err)
 	}
 	ctx := untilEOF(a.in)
-	b, err := a.openBroker(p.Store, creating)
+	b, err := a.openStore(p.Store, creating)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func untilEOF(in io.Reader) context.Context {
 }
 
 // selfCommand makes a process of this program with one argument of JSON.
-func selfCommand(command string, arg any) (*exec.Cmd, error) {
+func (a *app) selfCommand(command string, arg any) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -54,7 +54,11 @@ func selfCommand(command string, arg any) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	return exec.Command(self, command, string(b)), nil
+	args := []string{command, string(b)}
+	if a.unsafeFS {
+		args = append(args, "--allow-unsafe-fs")
+	}
+	return exec.Command(self, args...), nil
 }
 
 // arena is the directory of one run of demo or torture.
@@ -88,7 +92,7 @@ func (a *app) workplace() (string, error) {
 // judge drains the store and compares it with the ledgers, when only workers
 // are left, and stops them.
 func (r *arena) judge(ctx context.Context, a *app, f *crash.Fleet, patience time.Duration) (*crash.Report, error) {
-	b, err := a.openBroker(r.store, changing)
+	b, err := a.openStore(r.store, changing)
 	if err != nil {
 		return nil, err
 	}

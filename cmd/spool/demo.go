@@ -49,6 +49,7 @@ func (c *demoCmd) Run(a *app) error {
 	}
 	ctx, stop := interruptible()
 	defer stop()
+	a.unsafeFS = true // what is shown holds where only syncs cannot be relied on: processes are killed, not the machine
 	r, err := newArena("", "spool-demo")
 	if err != nil {
 		return fmt.Errorf("make a temporary directory: %w", err)
@@ -76,7 +77,7 @@ func (c *demoCmd) run(ctx context.Context, a *app, r *arena) (*crash.Report, err
 	if a.json {
 		live.out = a.errw
 	}
-	f := &crash.Fleet{Command: func(p crash.Plan) (*exec.Cmd, error) { return selfCommand("crash-role", p) }, Event: live.event}
+	f := &crash.Fleet{Command: func(p crash.Plan) (*exec.Cmd, error) { return a.selfCommand("crash-role", p) }, Event: live.event}
 	defer f.Close()
 	live.printf("A store in %s. One process enqueues %s jobs; four work them, eight at a time each.", r.store, text.Count(int64(c.Jobs)))
 	live.printf("Now and then one of the four is killed with SIGKILL while it runs jobs, and started again.\n")

@@ -60,7 +60,7 @@ var outcomes = []struct {
 	{spool.ErrNotFound, exitNotFound, "it never was there, was deleted, or is finished and no longer kept: spool list shows what is there"},
 	{spool.ErrTooLarge, exitUsage, ""},
 	{spool.ErrInvalid, exitUsage, ""},
-	{fs.ErrPermission, exitFailed, "run it as the user whom the directory belongs to"},
+	{fs.ErrPermission, exitFailed, "ls -ld shows whose the directory is, and who may write to it"},
 	{syscall.EROFS, exitFailed, "the file system is mounted read-only"},
 	{spool.ErrClosed, exitFailed, ""},
 }

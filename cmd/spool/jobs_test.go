@@ -106,7 +106,7 @@ func TestAJobOfTheShellIsReadInGo(t *testing.T) {
 	s := newTool(t)
 	s.enqueue("mail", `{"To":"ada@example.com","N":9007199254740993}`)
 	s.enqueue("blob", "\xff\x00")
-	b, err := openFile(s.dir, changing)
+	b, err := system().openStore(s.dir, changing)
 	if err != nil {
 		t.Fatal(err)
 	}

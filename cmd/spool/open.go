@@ -4,24 +4,18 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
 
-	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/filebroker"
 )
 
-// openFile opens the store in a directory. Only creating makes one.
-func openFile(dir string, how access) (broker.Broker, error) {
+// openStore opens the store in a directory. Only creating makes one.
+func (a *app) openStore(dir string, how access) (*filebroker.Broker, error) {
 	if how != creating {
 		if err := isStore(dir); err != nil {
 			return nil, err
 		}
 	}
-	b, err := filebroker.Open(dir, filebroker.Config{Logger: newLogger(os.Stderr, slog.LevelWarn)})
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
+	return filebroker.Open(dir, filebroker.Config{Logger: newLogger(a.errw, slog.LevelWarn), AllowUnsafeFS: a.unsafeFS})
 }
 
 // isStore says whether a directory holds a store, without touching it.

@@ -179,16 +179,12 @@ func (*compactCmd) Help() string {
 func (c *compactCmd) Run(a *app) (err error) {
 	ctx, stop := interruptible()
 	defer stop()
-	b, err := a.openBroker(a.dir, changing)
+	b, err := a.openStore(a.dir, changing)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	file, ok := b.(*filebroker.Broker)
-	if !ok {
-		return usagef("only a store in a directory can be compacted")
-	}
-	r, err := file.Compact(ctx)
+	r, err := b.Compact(ctx)
 	switch {
 	case err != nil:
 		return causeOf(ctx, err)

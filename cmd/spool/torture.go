@@ -63,7 +63,7 @@ func (c *tortureCmd) Run(a *app) (err error) {
 const tortureProcesses = 4 // of each role
 
 func (c *tortureCmd) run(ctx context.Context, a *app, r *arena) (*crash.Report, error) {
-	f := &crash.Fleet{Command: func(p crash.Plan) (*exec.Cmd, error) { return selfCommand("crash-role", p) }}
+	f := &crash.Fleet{Command: func(p crash.Plan) (*exec.Cmd, error) { return a.selfCommand("crash-role", p) }}
 	defer f.Close()
 	plan := crash.Plan{
 		Store: r.store, Ledgers: r.ledgers, Queues: []string{"anvil", "bellows", "crucible"}, Chaos: true,

@@ -97,6 +97,38 @@ func TestEveryFlippedBitOfACheckpointIsRefused(t *testing.T) {
 	}
 }
 
+// TestACheckpointOfAnotherPlaceIsRefused changes what the footer says of the
+// segment's end, with a right checksum.
+func TestACheckpointOfAnotherPlaceIsRefused(t *testing.T) {
+	changes := map[string]func(f *footer){
+		"end":      func(f *footer) { f.end += 8 },
+		"sequence": func(f *footer) { f.seq++ },
+		"checksum": func(f *footer) { f.lastSum++ },
+	}
+	for what, change := range changes {
+		m, l, _ := compacted(t)
+		name := join(labDir, checkpointName(1))
+		b, err := m.ReadFile(name)
+		must(t, err)
+		last := b[len(b)-sideFooter:]
+		foot, ok := parseFooter(last, checkpointMagic, l.seed)
+		if !ok {
+			t.Fatal("the footer is not one")
+		}
+		change(&foot)
+		foot.put(last, checkpointMagic, l.seed)
+		must(t, m.WriteFile(name, b))
+		if _, _, err := revive(m.Crash(crashfs.KeepAll).Process()); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("another %s: Recover says %v", what, err)
+		}
+		must(t, errOf(l.TryCompactLock()))
+		if err := l.Flip(Current{Checkpoint: 1}); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("another %s: Flip says %v", what, err)
+		}
+		l.CompactUnlock()
+	}
+}
+
 func TestAMissingCheckpointIsNotAnEmptyStore(t *testing.T) {
 	m, _, _ := compacted(t)
 	must(t, m.Process().Remove(join(labDir, checkpointName(1))))

@@ -216,6 +216,33 @@ func TestAMissingSegmentIsRefused(t *testing.T) {
 	}
 }
 
+// TestDamageWithoutARestartIsNotATornTail flips a bit of the last frame, which
+// was acknowledged. Without a restart CONTROL knows that it was durable.
+func TestDamageWithoutARestartIsNotATornTail(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	p := m.Process()
+	l := mustOpenOn(t, p)
+	w := &world{m: m}
+	must(t, w.append(l, 4))
+	name := join(labDir, SegmentFile(1).Name())
+	b, err := m.ReadFile(name)
+	must(t, err)
+	b[l.at.last.Offset+headerSize] ^= 1
+	p.Kill()
+	must(t, m.WriteFile(name, b))
+	before := snapshot(t, m)
+	if _, _, err := revive(m.Process()); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("Recover says %v", err)
+	}
+	sameFiles(t, snapshot(t, m), before)
+	if report, err := Verify(m.Process(), labDir); err != nil || !report.Damaged() {
+		t.Errorf("Verify found %+v, %v", report.Findings, err)
+	}
+	_, got, err := revive(m.Crash(crashfs.KeepAll).Process())
+	must(t, err)
+	sameTexts(t, got, w.tried[:3])
+}
+
 func TestSalvagePassesOverDamage(t *testing.T) {
 	s := newSample(t)
 	name := SegmentFile(1).Name()

@@ -236,6 +236,35 @@ func TestAFailedAppendLeavesNothing(t *testing.T) {
 	sameLog(t, l, []string{"first", "second"})
 }
 
+// TestNobodySeesAFrameThatFailed has a write fail although all of it reached
+// the file, and a peer read before it is taken back.
+func TestNobodySeesAFrameThatFailed(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	l, peer := mustOpenOn(t, m.Process()), mustOpenOn(t, m.Process())
+	must(t, appendOne(l, "first", Settle))
+	writes := 0
+	var seen []string
+	m.Inject(func(op crashfs.Op) error {
+		if op.Kind != crashfs.OpWriteAt || !strings.HasSuffix(op.Path, ".log") {
+			return nil
+		}
+		if writes++; writes == 1 {
+			return crashfs.ShortWrite{N: op.Length, Err: syscall.EIO}
+		}
+		m.Inject(nil)
+		must(t, peer.Read(bodies(&seen)))
+		return nil
+	})
+	if err := appendOne(l, "never answered", Settle); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	if writes != 2 {
+		t.Fatalf("%d writes", writes)
+	}
+	sameTexts(t, seen, []string{"first"})
+	sameLog(t, peer, []string{"first"})
+}
+
 // TestALateDescriptorDoesNotVouch is the kernel's trap: a process is told of a
 // failed write and dies without a word; a descriptor opened later syncs
 // without an error, and the cache still shows the lost bytes.

@@ -89,7 +89,7 @@ func (l *Log) rollFor(n int, class Class) error {
 	}
 	limit := 2 * segmentSize(l.o.FirstSegmentBytes, l.at.pos.Segment)
 	if n <= loneBody && l.at.size <= frameSize(loneBody) && l.at.pos.Offset+frameSize(n)+l.endSpace() <= limit {
-		return nil
+		return l.extend(n, class)
 	}
 	if ahead == 0 {
 		made, err := l.createNext()
@@ -101,6 +101,37 @@ func (l *Log) rollFor(n int, class Class) error {
 		}
 	}
 	return l.roll()
+}
+
+// extend lets the active segment grow by a frame of n bytes. The room for the
+// end record is taken first: without it a full disk would keep the segment from
+// being sealed, and so everybody from the reserve.
+func (l *Log) extend(n int, class Class) error {
+	if class == Settle {
+		return nil // the reserve is used up: whatever room is left is for this
+	}
+	f, err := l.files.get(SegmentFile(l.at.pos.Segment))
+	if err != nil {
+		return l.missing(err)
+	}
+	defer l.files.put(f)
+	size, err := f.Size()
+	if err != nil {
+		return fmt.Errorf("extend segment %d: %w", f.id.Number(), err)
+	}
+	missing := l.at.pos.Offset + frameSize(n) + l.endSpace() - size
+	if missing <= 0 {
+		return nil
+	}
+	_, err = f.WriteAt(make([]byte, missing), size)
+	if noSpace(err) {
+		l.setFull(true)
+		l.askPrepare(true)
+	}
+	if err != nil {
+		return fmt.Errorf("extend segment %d: %w", f.id.Number(), diskFull(err))
+	}
+	return nil
 }
 
 // growOn lets the active segment grow although it is far over its size,

@@ -22,7 +22,9 @@ type Bench struct {
 	Command func(Role) (*exec.Cmd, error)
 	// Progress is told which row is being measured; nil tells nobody.
 	Progress func(name string)
-	Scale    float64 // of the time of each round and the number of jobs; 0 means 1
+	// AllowUnsafeFS measures on file systems that are refused otherwise.
+	AllowUnsafeFS bool
+	Scale         float64 // of the time of each round and the number of jobs; 0 means 1
 
 	disk *disk
 }
@@ -156,8 +158,8 @@ type store struct {
 	file   *filebroker.Broker
 }
 
-func openStore(dir string) (*store, error) {
-	f, err := filebroker.Open(dir, filebroker.Config{Logger: quiet()})
+func openStore(dir string, unsafeFS bool) (*store, error) {
+	f, err := filebroker.Open(dir, filebroker.Config{Logger: quiet(), AllowUnsafeFS: unsafeFS})
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func (b *Bench) claimAck() operation {
 	return operation{
 		name: "claim_ack_1", what: "one goroutine claims a job and acks it, one after the other; the call is the pair", batch: 1, raw: perSync(1), rounds: manyRuns,
 		start: func(ctx context.Context, dir string) (func(context.Context) (round, error), func() error, error) {
-			s, err := openStore(dir)
+			s, err := openStore(dir, b.AllowUnsafeFS)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -63,7 +63,7 @@ func (b *Bench) drain() operation {
 		name: "drain_100k", what: "a worker with 64 slots works 100000 jobs, every ack durable; the call is from the claim to the ack's answer",
 		batch: drainWorkers, raw: perSync(drainWorkers), rounds: fewRuns,
 		start: func(ctx context.Context, dir string) (func(context.Context) (round, error), func() error, error) {
-			s, err := openStore(dir)
+			s, err := openStore(dir, b.AllowUnsafeFS)
 			if err != nil {
 				return nil, nil, err
 			}

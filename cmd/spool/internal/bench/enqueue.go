@@ -19,7 +19,7 @@ func (b *Bench) enqueue(n int) operation {
 	return operation{
 		name: fmt.Sprintf("enqueue_%d", n), what: what, batch: n, raw: perSync(n), rounds: manyRuns,
 		start: func(ctx context.Context, dir string) (func(context.Context) (round, error), func() error, error) {
-			s, err := openStore(dir)
+			s, err := openStore(dir, b.AllowUnsafeFS)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -36,7 +36,7 @@ func (b *Bench) enqueueBatch() operation {
 	return operation{
 		name: "enqueue_batch_1000", what: "one goroutine enqueues 1000 jobs in each call", batch: batchJobs, raw: perSync(batchJobs), rounds: manyRuns,
 		start: func(ctx context.Context, dir string) (func(context.Context) (round, error), func() error, error) {
-			s, err := openStore(dir)
+			s, err := openStore(dir, b.AllowUnsafeFS)
 			if err != nil {
 				return nil, nil, err
 			}

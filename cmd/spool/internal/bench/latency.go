@@ -24,7 +24,7 @@ func (b *Bench) latency() operation {
 		name: latencyName, what: "from the call of an enqueue, synced, in one idle process to the start of the handler in another; a job each 100 ms",
 		batch: 1, raw: perSync(1), rounds: manyRuns,
 		start: func(ctx context.Context, dir string) (func(context.Context) (round, error), func() error, error) {
-			s, err := openStore(dir)
+			s, err := openStore(dir, b.AllowUnsafeFS)
 			if err != nil {
 				return nil, nil, err
 			}

@@ -17,7 +17,7 @@ func (b *Bench) open() operation {
 		name: "open_100k", what: "open a store with 100000 jobs that wait, up to the first answer; the call is that",
 		batch: 1000, raw: perSync(1000), rounds: manyRuns,
 		start: func(ctx context.Context, dir string) (func(context.Context) (round, error), func() error, error) {
-			s, err := openStore(dir)
+			s, err := openStore(dir, b.AllowUnsafeFS)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -25,14 +25,14 @@ func (b *Bench) open() operation {
 			if err := errors.Join(s.fill(ctx, n), s.client.Close()); err != nil {
 				return nil, nil, err
 			}
-			return func(ctx context.Context) (round, error) { return openOnce(ctx, dir, n) }, func() error { return nil }, nil
+			return func(ctx context.Context) (round, error) { return b.openOnce(ctx, dir, n) }, func() error { return nil }, nil
 		},
 	}
 }
 
-func openOnce(ctx context.Context, dir string, n int) (m round, err error) {
+func (b *Bench) openOnce(ctx context.Context, dir string, n int) (m round, err error) {
 	begun := time.Now()
-	s, err := openStore(dir)
+	s, err := openStore(dir, b.AllowUnsafeFS)
 	if err != nil {
 		return m, err
 	}

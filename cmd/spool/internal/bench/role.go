@@ -39,8 +39,8 @@ type report struct {
 }
 
 // RunRole does what the role says, in this process, until the end of in.
-func RunRole(r Role, in io.Reader, out io.Writer) (err error) {
-	s, err := openStore(r.Store)
+func RunRole(r Role, unsafeFS bool, in io.Reader, out io.Writer) (err error) {
+	s, err := openStore(r.Store, unsafeFS)
 	if err != nil {
 		return err
 	}

@@ -11,26 +11,20 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
-	"github.com/spoolq/spool/broker/brokertest"
+	"github.com/spoolq/spool/broker/membroker"
 )
 
-// TestAChaoticRunOnARightBroker runs the roles as goroutines, two of them on
-// handles that end in the middle, and expects the judge to find nothing.
+// TestAChaoticRunOnARightBroker runs the roles as goroutines, and expects the
+// judge to find nothing.
 func TestAChaoticRunOnARightBroker(t *testing.T) {
-	model := brokertest.NewModel(nil)
+	store := membroker.New(membroker.Config{})
 	dir := t.TempDir()
 	plan := func(role, name string) Plan {
 		return Plan{Role: role, Name: name, Ledgers: dir, Queues: []string{"a", "b"}, Chaos: true, PerSecond: 300, Lanes: 3, TTL: 400 * time.Millisecond, WorkHigh: time.Millisecond}
 	}
 	start := func(ctx context.Context, p Plan) <-chan error {
-		ended, b := make(chan error, 1), model.Open()
-		go func() {
-			err := Run(ctx, b, p)
-			if cerr := b.Close(); err == nil {
-				err = cerr
-			}
-			ended <- err
-		}()
+		ended := make(chan error, 1)
+		go func() { ended <- Run(ctx, store, p) }()
 		return ended
 	}
 	producing, stopProducing := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -46,7 +40,7 @@ func TestAChaoticRunOnARightBroker(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := Drain(ctx, model, 5*time.Second); err != nil {
+	if err := Drain(ctx, store, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	stopWorking()
@@ -55,7 +49,7 @@ func TestAChaoticRunOnARightBroker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := Judge(t.Context(), model, dir)
+	r, err := Judge(t.Context(), store, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +231,7 @@ func TestTheJudgeFindsEachWrong(t *testing.T) {
 		{"a call failed", func(s *script) { s.note(fault, "claim: no disk") }, Wrongs{Errors: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &script{t: t, broker: brokertest.NewModel(nil)}
+			s := &script{t: t, broker: membroker.New(membroker.Config{})}
 			c.do(s)
 			r := s.judge()
 			if r.Wrongs != c.want || r.OK != (c.want == Wrongs{}) {

@@ -1,0 +1,385 @@
+package filebroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/vfs/crashfs"
+)
+
+// errDisk is what a dying disk says.
+var errDisk error = syscall.EIO
+
+// changing are the calls that write.
+func changing(p *peers, b *Broker) map[string]error {
+	ctx := context.Background()
+	_, enqueue := b.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{Task: "t"}})
+	_, claim := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Queues: []string{"q"}, Max: 1})
+	_, settle := b.Settle(ctx, broker.NewCall(), []broker.Settlement{{Ref: p.job.Job.Ref(), Token: p.job.Token, Kind: broker.Ack}})
+	_, extend := b.Extend(ctx, broker.ExtendRequest{Worker: broker.Worker{ID: "w"}})
+	_, command := b.Apply(ctx, broker.NewCall(), broker.Command{Kind: broker.CancelJobs, Filter: broker.Filter{Queue: "q"}})
+	_, pause := b.Apply(ctx, broker.NewCall(), broker.Command{Kind: broker.PauseQueue, Filter: broker.Filter{Queue: "q"}})
+	return map[string]error{"enqueue": enqueue, "claim": claim, "settle": settle, "extend": extend, "command": command, "pause": pause}
+}
+
+func TestAFailedSyncAcknowledgesNothingAndStopsEveryProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers(t)
+		var failed, syncs atomic.Int32
+		fail := make(chan struct{})
+		p.m.Inject(func(op crashfs.Op) error {
+			if op.Kind != crashfs.OpSync || !strings.HasSuffix(op.Path, ".log") {
+				return nil
+			}
+			syncs.Add(1)
+			<-fail
+			failed.Add(1)
+			return errDisk
+		})
+		errs := make(chan error, 3)
+		for i := range 3 { // the first is being synced, the others gather for the next commit
+			go func() {
+				_, err := p.a.Enqueue(context.Background(), broker.NewCall(), "q", []broker.NewJob{{ID: labID(10 + i), Task: "t"}})
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		close(fail)
+		for range 3 {
+			if err := <-errs; !errors.Is(err, broker.ErrPoisoned) {
+				t.Errorf("an enqueue that was not synced answered %v", err)
+			}
+		}
+		for name, b := range map[string]*Broker{"a": p.a, "b": p.b} {
+			refusesWrites(p, name, b)
+		}
+		if _, err := openOn(p.m.Process(), roomy); !errors.Is(err, broker.ErrPoisoned) {
+			t.Errorf("a third process, while two hold the store open: %v", err)
+		}
+		if n := syncs.Load(); n != 1 || failed.Load() != 1 {
+			t.Errorf("the file whose sync failed was synced %d times", n)
+		}
+		p.m.Inject(nil)
+		p.a.Close() // says that the store is poisoned, or nothing
+		p.b.Close()
+		reopens(p)
+	})
+}
+
+// refusesWrites wants that a handle writes nothing, says why, and still reads.
+func refusesWrites(p *peers, name string, b *Broker) {
+	p.Helper()
+	for call, err := range changing(p, b) {
+		if !errors.Is(err, broker.ErrPoisoned) {
+			p.Errorf("%s: %s: %v", name, call, err)
+		}
+	}
+	h, err := b.Health(context.Background())
+	must(p, err)
+	if h.Status != broker.Poisoned || !strings.Contains(h.Text, "sync 00000") || !strings.Contains(h.Text, errDisk.Error()) {
+		p.Errorf("%s: health %+v", name, h)
+	}
+	if s := p.state(b, labRef(1)); s != broker.Leased {
+		p.Errorf("%s: job 1 reads as %v", name, s)
+	}
+	if look(p, b) == nil {
+		p.Errorf("%s shows nothing", name)
+	}
+}
+
+// reopens wants that the store, once nobody holds it open, is recovered with
+// all that was acknowledged, and outlives a power cut.
+func reopens(p *peers) {
+	p.Helper()
+	b, err := openOn(p.m.Process(), roomy)
+	must(p, err)
+	h, err := b.Health(context.Background())
+	must(p, err)
+	if h.Status != broker.Healthy {
+		p.Errorf("reopened: %+v", h)
+	}
+	if s := p.state(b, labRef(0)); s != broker.Ready {
+		p.Errorf("reopened: job 0 is %v", s)
+	}
+	if s := p.state(b, labRef(1)); s != broker.Leased {
+		p.Errorf("reopened: job 1 is %v", s)
+	}
+	goesOn(p, p.m, b)
+}
+
+// TestAFailedWriteChangesNothing lets the write of a frame fail, wholly or
+// half way, for each kind of call: it can be repeated as if it had never been.
+func TestAFailedWriteChangesNothing(t *testing.T) {
+	for _, fault := range []error{errDisk, crashfs.ShortWrite{N: 100, Err: errDisk}, crashfs.ShortWrite{N: 3, Err: syscall.ENOSPC}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPeers(t)
+			ctx := context.Background()
+			calls := []struct {
+				name string
+				do   func() error
+			}{
+				{"enqueue", func() error {
+					got, err := p.a.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{ID: labID(2), Task: "t", Key: "k"}})
+					if err == nil && got[0].Existing {
+						err = errors.New("the job that could not be written is there")
+					}
+					return err
+				}},
+				{"settle", func() error {
+					got, err := p.a.Settle(ctx, broker.NewCall(), []broker.Settlement{{Ref: p.job.Job.Ref(), Token: p.job.Token, Kind: broker.Ack, Result: []byte("r")}})
+					return errors.Join(err, errOf(got))
+				}},
+				{"claim", func() error {
+					got, err := p.a.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Queues: []string{"q"}, Max: 1})
+					if err == nil && (len(got.Leases) != 1 || got.Leases[0].Job.ID != labID(0) || got.Leases[0].Job.Attempt != 1) {
+						err = fmt.Errorf("claimed %+v", got.Leases)
+					}
+					return err
+				}},
+			}
+			for _, c := range calls {
+				before := look(t, p.a)
+				p.m.Inject(once(func(op crashfs.Op) bool { return op.Kind == crashfs.OpWriteAt && strings.HasSuffix(op.Path, ".log") }, fault))
+				if err := c.do(); err == nil {
+					t.Errorf("%v: %s succeeded", fault, c.name)
+				}
+				p.m.Inject(nil)
+				for _, b := range []*Broker{p.a, p.b} {
+					if now := look(t, b); !slices.Equal(now, before) {
+						t.Errorf("%v: a failed %s changed the store:\n%s", fault, c.name, difference(before, now))
+					}
+				}
+				time.Sleep(2 * time.Second) // a full disk is looked at again
+				if err := c.do(); err != nil {
+					t.Errorf("%v: %s, again: %v", fault, c.name, err)
+				}
+			}
+			must(t, p.a.Close())
+			must(t, p.b.Close())
+		})
+	}
+}
+
+func errOf(s []broker.Settled) error {
+	if len(s) > 0 {
+		return s[0].Err
+	}
+	return nil
+}
+
+// once injects an error into the first operation that fits.
+func once(fits func(crashfs.Op) bool, err error) func(crashfs.Op) error {
+	var done atomic.Bool
+	return func(op crashfs.Op) error {
+		if fits(op) && done.CompareAndSwap(false, true) {
+			return err
+		}
+		return nil
+	}
+}
+
+// TestAFullDiskLeavesRoomToSealASegment fills the disk while the next segment
+// is being prepared, when the active one takes more than it was meant to: what
+// is to be settled still gets into the reserve.
+func TestAFullDiskLeavesRoomToSealASegment(t *testing.T) {
+	for payload := range 16 {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPeers(t)
+			b, err := openOn(p.m.Process(), roomy)
+			must(t, err)
+			t.Cleanup(func() { b.Close() })
+			synctest.Wait()
+			until := make(chan struct{})
+			letGo := sync.OnceFunc(func() { close(until) })
+			t.Cleanup(letGo)
+			p.m.Inject(func(op crashfs.Op) error { // nobody gets on with the next segment
+				if strings.HasSuffix(op.Path, ".new") {
+					<-until
+				}
+				return nil
+			})
+			fill := func() {
+				for i := range 10_000 {
+					if i == 100 {
+						p.m.SetDiskBytes(p.m.Used())
+					}
+					_, err := b.Enqueue(context.Background(), broker.NewCall(), "filler", []broker.NewJob{{Task: "t", Payload: make([]byte, 10*payload)}})
+					if errors.Is(err, broker.ErrFull) {
+						return
+					}
+					must(t, err)
+				}
+				t.Fatal("the disk does not fill up")
+			}
+			fill()
+			if n, err := workOff(t, b, "q", 1); n != 1 {
+				t.Errorf("payload %d: %d jobs were worked off: %v", 10*payload, n, err)
+			}
+			p.m.SetDiskBytes(0)
+			p.m.Inject(nil)
+			letGo()
+			must(t, b.Close())
+		})
+	}
+}
+
+// fullDisk is a store whose disk has no room left, with n jobs of queue q that
+// wait.
+type fullDisk struct {
+	*testing.T
+	m       *crashfs.Machine
+	b, peer *Broker
+	n       int
+}
+
+// newFullDisk enqueues n jobs and then others, in queue filler, until the disk
+// is full.
+func newFullDisk(t *testing.T, n, payload, filler int) *fullDisk {
+	t.Helper()
+	d := &fullDisk{T: t, m: crashfs.New(crashfs.Config{Seed: 1, FollowTime: true, Uptime: time.Hour}), n: n}
+	for _, b := range []**Broker{&d.b, &d.peer} {
+		var err error
+		*b, err = openOn(d.m.Process(), roomy)
+		must(t, err)
+		t.Cleanup(func() { (*b).Close() }) // most tests close it, and look at the error
+	}
+	add := func(queue string, n, size int) error {
+		jobs := make([]broker.NewJob, n)
+		for i := range jobs {
+			jobs[i] = broker.NewJob{Task: "t", Payload: make([]byte, size)}
+		}
+		_, err := d.b.Enqueue(context.Background(), broker.NewCall(), queue, jobs)
+		synctest.Wait()
+		return err
+	}
+	for range n / 50 {
+		must(t, add("q", 50, payload))
+	}
+	d.m.SetDiskBytes(d.m.Used())
+	for i := 0; ; i++ {
+		err := add("filler", 5, filler)
+		if errors.Is(err, broker.ErrFull) {
+			break
+		}
+		must(t, err)
+		if i > 10_000 {
+			t.Fatal("the disk does not fill up")
+		}
+	}
+	d.m.SetDiskBytes(d.m.Used()) // not a byte more, whatever happens
+	return d
+}
+
+// refuses wants that both handles say that the disk is full, and take no job.
+func (d *fullDisk) refuses() {
+	d.Helper()
+	for _, h := range []*Broker{d.b, d.peer} {
+		health, err := h.Health(context.Background())
+		must(d, err)
+		if health.Status != broker.DiskFull || health.Text == "" {
+			d.Errorf("health %+v", health)
+		}
+		if _, err := h.Enqueue(context.Background(), broker.NewCall(), "q", labJobs(1)); !errors.Is(err, broker.ErrFull) {
+			d.Errorf("enqueue on a full disk: %v", err)
+		}
+	}
+}
+
+// goesOnWithRoom wants that both handles take jobs again.
+func (d *fullDisk) goesOnWithRoom() {
+	d.Helper()
+	for i, h := range []*Broker{d.b, d.peer} {
+		_, err := h.Enqueue(context.Background(), broker.NewCall(), "q", labJobs(i+1))
+		if err != nil {
+			d.Errorf("enqueue with room again: %v", err)
+		}
+		health, err := h.Health(context.Background())
+		must(d, err)
+		if health.Status != broker.Healthy {
+			d.Errorf("with room again: %+v", health)
+		}
+	}
+	goesOn(d, d.m, d.b)
+	must(d, d.peer.Close())
+}
+
+// TestAFullDiskDrainsToEmpty works off all that waits while the disk stays
+// full, and enqueues again once there is room, with the same handles.
+func TestAFullDiskDrainsToEmpty(t *testing.T) {
+	for _, c := range []struct {
+		name                      string
+		n, payload, filler, batch int
+	}{
+		{"large payloads, in batches", 2000, 700, 700, 16},
+		{"large payloads, one by one", 2000, 700, 700, 1},
+		{"no payloads, one by one", 2000, 0, 900, 1},
+		{"no payloads, all at once", 2000, 0, 900, 1000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newFullDisk(t, c.n, c.payload, c.filler)
+				d.refuses()
+				done, err := workOff(t, d.b, "q", c.batch)
+				if err != nil || done != c.n {
+					t.Errorf("%d of %d jobs were worked off: %v", done, c.n, err)
+				}
+				d.refuses()
+				d.m.SetDiskBytes(0)
+				time.Sleep(5 * time.Second)
+				d.goesOnWithRoom()
+			})
+		})
+	}
+}
+
+// TestBeyondTheReserveSettlingStopsAndGoesOnWithRoom: the reserve is finite.
+// What was acknowledged stays, the rest is worked off later.
+func TestBeyondTheReserveSettlingStopsAndGoesOnWithRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newFullDisk(t, 12_000, 0, 900)
+		first, err := workOff(t, d.b, "q", 1)
+		if !errors.Is(err, broker.ErrFull) || first == d.n {
+			t.Fatalf("after %d of %d jobs: %v", first, d.n, err)
+		}
+		d.refuses()
+		d.m.SetDiskBytes(0)
+		time.Sleep(time.Minute) // a lease that could not be settled runs out
+		rest, err := workOff(t, d.peer, "q", 100)
+		must(t, err)
+		if n := first + rest; n < d.n || n > d.n+1 {
+			t.Errorf("%d and %d jobs were worked off of %d", first, rest, d.n)
+		}
+		d.goesOnWithRoom()
+	})
+}
+
+// workOff claims and acks until nothing waits in a queue, or something fails.
+func workOff(t testing.TB, b *Broker, queue string, batch int) (done int, err error) {
+	t.Helper()
+	ctx := context.Background()
+	for {
+		got, err := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Queues: []string{queue}, Max: batch, Worker: "w"})
+		if err != nil || len(got.Leases) == 0 {
+			return done, err
+		}
+		var list []broker.Settlement
+		for _, l := range got.Leases {
+			list = append(list, broker.Settlement{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Ack})
+		}
+		settled, err := b.Settle(ctx, broker.NewCall(), list)
+		if err = errors.Join(err, errOf(settled)); err != nil {
+			return done, err
+		}
+		done += len(list)
+	}
+}
