@@ -77,9 +77,11 @@ func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait boo
 }
 
 // hand fills in what the state does not hold. A job whose payload is damaged
-// is made dead and not handed out.
+// is made dead and not handed out; one that cannot be read now is given back.
 func (b *handle) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
 	read := b.reader(tickets)
+	var unread []broker.Settlement
+	var failed error
 	for i := range tickets {
 		t := &tickets[i]
 		err := t.Fill(read)
@@ -96,10 +98,18 @@ func (b *handle) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
 			}
 			continue
 		case err != nil:
-			return err // the leases end by themselves
+			unread, failed = append(unread, broker.Settlement{Ref: t.Job.Ref(), Token: t.Job.Token, Kind: broker.Release}), err
+			continue
 		}
 		got.Leases = append(got.Leases, broker.Lease{Job: t.Job, Token: t.Job.Token, ExpiresAt: t.Job.LeaseExpiresAt})
 	}
+	if failed == nil {
+		return nil
+	}
+	if _, err := b.Settle(noContext, broker.Call{}, unread); err != nil || len(got.Leases) == 0 {
+		return errors.Join(public(failed), err)
+	}
+	b.slg.Error("jobs were given back because their payloads could not be read", "jobs", len(unread), "error", failed)
 	return nil
 }
 

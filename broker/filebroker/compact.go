@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -69,20 +68,20 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 	if err := b.flip(s, sealed, payload); err != nil {
 		return c, public(err)
 	}
+	b.mu.Lock()
+	b.s.Adopt(s) // before what was moved goes from where it was
+	b.mu.Unlock()
 	uses := s.Uses()
 	if c.Removed, err = b.log.Drop(func(f journal.FileID) bool { return uses[uint32(f)] != nil }); err != nil {
 		return c, public(err)
 	}
-	b.mu.Lock()
-	b.takeOver(s)
-	b.mu.Unlock()
 	c.BytesAfter, err = b.log.DiskBytes()
 	return c, public(err)
 }
 
 // catchUpWithCurrent follows the last compaction, whoever made it; COMPACT is
 // held, so there is no other meanwhile.
-func (b *Broker) catchUpWithCurrent() error {
+func (b *handle) catchUpWithCurrent() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.broken == nil {
@@ -246,8 +245,7 @@ func (b *handle) compactIfDue(ctx context.Context) error {
 	return err
 }
 
-// follow notices that somebody flipped CURRENT: a handle behind the checkpoint
-// loads it, one past it takes over where moved bytes lie now. mu is held.
+// follow notices that somebody flipped CURRENT; mu is held.
 func (b *handle) follow() error {
 	if !b.log.GenerationChanged() {
 		return nil
@@ -256,8 +254,10 @@ func (b *handle) follow() error {
 }
 
 // followNow is follow without the hint that CURRENT was flipped: who flipped
-// it may have died before he gave it. mu is held.
-func (b *Broker) followNow() error {
+// it may have died before he gave it. A handle behind the checkpoint loads it,
+// one past it takes over where moved bytes lie now. mu is held.
+func (b *handle) followNow() error {
+	seen := b.log.Current().Checkpoint
 	cur, err := b.log.Refresh()
 	if err != nil {
 		return err
@@ -265,36 +265,14 @@ func (b *Broker) followNow() error {
 	if b.log.Pos().Segment <= cur.Checkpoint {
 		return b.reload()
 	}
-	stale := false
-	gone := b.gone()
-	for file := range b.s.Uses() {
-		stale = stale || gone(file)
-	}
-	if !stale {
+	moved := slices.ContainsFunc(cur.Payload, func(n uint64) bool { return n > seen })
+	if !moved {
 		return nil
 	}
 	other := jobstate.New(nil, nil)
 	if err := b.log.ReadCheckpoint(cur.Checkpoint, other.Decode); err != nil {
 		return fmt.Errorf("read checkpoint %d: %w", cur.Checkpoint, err)
 	}
-	b.takeOver(other)
+	b.s.Adopt(other)
 	return nil
-}
-
-// takeOver learns from the state of a checkpoint where moved bytes lie; mu is
-// held.
-func (b *handle) takeOver(checkpoint *jobstate.State) { b.s.Adopt(checkpoint, b.gone()) }
-
-// gone returns a function that says whether a file is not there any more.
-func (b *handle) gone() func(file uint32) bool {
-	known := map[uint32]bool{}
-	return func(file uint32) bool {
-		gone, ok := known[file]
-		if !ok {
-			_, err := b.log.FileBytes(journal.FileID(file))
-			gone = errors.Is(err, fs.ErrNotExist)
-			known[file] = gone
-		}
-		return gone
-	}
 }
