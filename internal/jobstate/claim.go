@@ -110,6 +110,10 @@ func (p *picker) pick(wanted []*task, n int) (more bool) {
 		for len(p.jobs) < n {
 			if g := p.s.refuses(best, p.now); g != nil {
 				g.park(best)
+				if best.from != g {
+					best.passOn()
+				}
+				best.from = nil
 				if refused++; refused == maxExamine {
 					return true
 				}
@@ -143,6 +147,7 @@ func (p *picker) take(l *lane) {
 	if !slices.Contains(p.shares, l.entrant) {
 		p.shares = append(p.shares, l.entrant)
 	}
+	l.from = nil
 	p.s.beginClaim(j)
 	p.jobs = append(p.jobs, j)
 	for _, m := range l.meters {
@@ -218,6 +223,9 @@ func (s *State) beginClaim(j *job) {
 	s.leave(j)
 	s.enter(j, broker.Leased)
 	s.counted(j, 1)
+	if j.lane.ordered {
+		j.holdGroup()
+	}
 }
 
 func (s *State) finishClaim(j *job, r claimed, worker string, m *member, expires, at int64) {
@@ -234,9 +242,6 @@ func (s *State) finishClaim(j *job, r claimed, worker string, m *member, expires
 		if j.ext.hold == broker.HoldUntilStarted {
 			s.freeKey(j)
 		}
-	}
-	if j.lane.ordered {
-		j.holdGroup()
 	}
 	s.leased++
 	s.expireAt(j, expires)

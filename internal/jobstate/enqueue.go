@@ -119,7 +119,7 @@ func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) bro
 		if q != nil {
 			if h := q.holder(keyName{nj.Task, nj.Key}, now.Steady); h != nil {
 				answer := broker.Enqueued{ID: h.id, Existing: true, Differs: h.digest != r.digest}
-				if j := q.jobs[h.id]; j != nil && nj.KeyRepeat != broker.RepeatFirst {
+				if j := q.jobs[h.id]; j != nil && nj.KeyRepeat != broker.RepeatFirst && j.ext != nil && j.ext.key == nj.Key && j.lane.task.name == nj.Task {
 					s.replace(w, now, j, nj, r.digest)
 				}
 				return answer
@@ -135,7 +135,7 @@ func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) bro
 // fill decides when the job runs and copies what it was given.
 func (s *State) fill(r *enqueueRec, now Now, nj *broker.NewJob) {
 	r.place = s.placeNow(now)
-	r.runAt = r.place
+	r.runAt = now.Steady
 	switch {
 	case nj.Delay > 0:
 		r.flags |= fScheduled
@@ -234,7 +234,7 @@ func (s *State) readEnqueue(r *reader) error {
 func (r *reader) enqueueRec() (queue, task []byte, e enqueueRec) {
 	queue, task = r.str(), r.str()
 	e = enqueueRec{at: r.base, id: r.id(), flags: enqueueFlags(r.uint()), place: r.time()}
-	e.runAt = e.place
+	e.runAt = r.base
 	if e.flags&fScheduled != 0 {
 		e.runAt = r.time()
 	}

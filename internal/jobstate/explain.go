@@ -26,7 +26,7 @@ func (s *State) Explain(now Now, ref broker.Ref) (broker.Explanation, error) {
 			Text: fmt.Sprintf("worker %s runs it under a lease until %s", j.lease.worker, until.Format(time.RFC3339)),
 		}, nil
 	case j.flags&waitsBatch != 0:
-		return broker.Explanation{Reason: broker.WhyBatch, Behind: int(j.ext.left), Text: fmt.Sprintf("%d of the %d jobs of its batch are not final yet", j.ext.left, j.ext.size)}, nil
+		return broker.Explanation{Reason: broker.WhyBatch, Text: fmt.Sprintf("%d of the %d jobs of its batch are not final yet", j.ext.left, j.ext.size)}, nil
 	case j.state == broker.Scheduled:
 		at := nanos(j.runAt)
 		return broker.Explanation{

@@ -36,7 +36,9 @@ func (g *gate) let() {
 			delete(g.parked, t)
 			continue
 		}
-		(*h)[0].unpark()
+		l := (*h)[0]
+		l.unpark()
+		l.from = g
 	}
 }
 

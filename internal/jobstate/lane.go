@@ -27,6 +27,7 @@ type lane struct {
 
 	heap *lanes // the one that it is in; nil when n is 0
 	pos  int
+	from *gate // that let it through, while it has not used that
 
 	meters []*meter // of the limits that bind it
 	bound  uint64   // the queue's rev that meters belong to
@@ -117,6 +118,7 @@ func (l *lane) moved() {
 	switch {
 	case l.n == 0 && l.heap != nil:
 		l.leaveHeap()
+		l.passOn()
 	case l.n > 0 && l.heap == nil:
 		l.open()
 	case l.n > 0:
@@ -155,6 +157,15 @@ func (l *lane) park(h *lanes) {
 func (l *lane) unpark() {
 	stdheap.Remove(l.heap, l.pos)
 	l.open()
+}
+
+// passOn lets the next lane through that waits where l came through without
+// using it.
+func (l *lane) passOn() {
+	if g := l.from; g != nil {
+		l.from = nil
+		g.let()
+	}
 }
 
 // lanes is a heap of lanes by their heads. Lanes of one entrant or parked at one

@@ -234,7 +234,7 @@ func (t *task) best() *lane {
 // aged is the place of the lane's head in a queue with ageing.
 func (l *lane) aged() int64 {
 	step := int64(l.task.queue.ageing)
-	return satAdd(l.head.at, -satMul(int64(l.priority), step))
+	return satSub(l.head.at, satMul(int64(l.priority), step))
 }
 
 // before says whether l is served before m, a lane of another task of the

@@ -61,6 +61,18 @@ func (d *decoder) rate() limit.State {
 	return limit.State{Debt: max(debt, 0), Last: at, High: at, Part: part}
 }
 
+// satSub subtracts without overflow.
+func satSub(a, b int64) int64 {
+	c := a - b
+	switch {
+	case b > 0 && c > a:
+		return -1 << 63
+	case b < 0 && c < a:
+		return 1<<63 - 1
+	}
+	return c
+}
+
 // satMul multiplies without overflow.
 func satMul(a, b int64) int64 {
 	if a == 0 || b == 0 {

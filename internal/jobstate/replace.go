@@ -36,9 +36,12 @@ func (s *State) replace(w *Writer, now Now, j *job, nj *broker.NewJob, digest [1
 			r.flags |= pScheduled | pByWall
 			r.runAt = nj.At.UnixNano()
 		default:
-			r.runAt = max(now.Steady, s.lastPlace+1)
+			r.runAt = now.Steady
 		}
 		r.place = r.runAt
+		if r.flags&pScheduled == 0 {
+			r.place = max(now.Steady, s.lastPlace+1)
+		}
 	}
 	w.begin(recReplace)
 	w.str(j.queue().name)

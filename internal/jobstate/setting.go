@@ -225,7 +225,23 @@ func (s *State) edit(w *Writer, queue string, e edit) {
 	w.str(e.name.name)
 	w.text(string(text))
 	w.end()
+	if e.set != nil {
+		e.set = cloneSetting(e.set) // the caller keeps his
+	}
 	s.applySet(queue, e)
+}
+
+// cloneSetting copies a setting whole, as it is stored.
+func cloneSetting(t *broker.Setting) *broker.Setting {
+	text, err := json.Marshal(t)
+	c := &broker.Setting{}
+	if err == nil {
+		err = json.Unmarshal(text, c)
+	}
+	if err != nil {
+		panic("jobstate: a setting does not survive its JSON: " + err.Error()) // its types all do
+	}
+	return c
 }
 
 func (s *State) readSet(r *reader) error {
@@ -259,13 +275,13 @@ func (s *State) applySet(queue string, e edit) {
 	}
 	before := t.inForce()
 	*t.at(e.layer) = e.set
-	q.revision++
-	if e.set != nil {
-		e.set.Revision = q.revision
-	}
 	now := t.inForce()
-	if now == nil {
+	switch {
+	case now == nil:
 		delete(q.settings, e.name)
+	case e.set != nil:
+		q.revision++
+		e.set.Revision = q.revision
 	}
 	if before == nil || now == nil || !sameInstants(before.Schedule, now.Schedule) {
 		t.due = 0
@@ -375,15 +391,12 @@ func (s *State) Settings(queue string) (all []broker.QueueSetting) {
 		q := s.queues[name]
 		for _, n := range q.settingNames() {
 			t := q.settings[n]
-			v := *t.inForce()
+			v := *cloneSetting(t.inForce())
 			if t.operator != nil && t.declared != nil {
-				d := *t.declared
-				v.Declared = &d
+				v.Declared = cloneSetting(t.declared)
 			}
 			if v.Schedule != nil {
-				sched := *v.Schedule
-				sched.Due = nanos(t.due)
-				v.Schedule = &sched
+				v.Schedule.Due = nanos(t.due)
 			}
 			all = append(all, broker.QueueSetting{Queue: name, Setting: v})
 		}

@@ -134,8 +134,7 @@ func (s *State) ack(w *Writer, now Now, j *job, st *broker.Settlement) broker.Se
 // that is there.
 func (s *State) later(r waitRec, now Now, delay time.Duration) waitRec {
 	if delay <= 0 {
-		r.place = max(now.Steady, s.lastPlace+1)
-		r.runAt = r.place
+		r.place, r.runAt = max(now.Steady, s.lastPlace+1), now.Steady
 		return r
 	}
 	r.flags |= wScheduled
@@ -297,11 +296,11 @@ func (s *State) final(w *Writer, j *job, r finalRec) {
 // broker.Retention.
 func (s *State) retain(w *Writer, j *job, r *finalRec) {
 	var want int64
-	if j.ext != nil && r.state != broker.Dead {
-		want = j.ext.retain
-	}
-	if want == 0 {
+	switch {
+	case j.ext == nil || j.ext.retain == 0:
 		want = j.lane.task.retention(r.state)
+	case r.state != broker.Dead:
+		want = j.ext.retain
 	}
 	switch {
 	case want < 0:

@@ -1,0 +1,47 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// never is the cursor of a schedule that does not fire again.
+var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Tick implements broker.Flow.
+func (m *Model) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (bool, time.Time, error) {
+	if err := checkJobs(m.Caps(), t.Queue, t.Jobs); err != nil {
+		return false, time.Time{}, err
+	}
+	if t.Due.IsZero() && len(t.Jobs) > 0 {
+		return false, time.Time{}, fmt.Errorf("%w: the first tick of %q only sets its cursor, and has %d jobs", broker.ErrInvalid, t.Schedule, len(t.Jobs))
+	}
+	if err := m.begin(ctx); err != nil {
+		return false, time.Time{}, err
+	}
+	s := m.s
+	defer s.mu.Unlock()
+	now := s.clock.Wall()
+	if !s.rules.wins(s, t, now) {
+		return false, now, nil
+	}
+	defer s.wake()
+	next := t.Next
+	if next.IsZero() {
+		next = never
+	}
+	s.flow(t.Queue).cursors[t.Schedule] = next
+	s.enqueueAll(t.Queue, t.Jobs)
+	return true, now, nil
+}
+
+// wins reports whether t moves the cursor.
+func (s *store) wins(t broker.Tick, now time.Time) bool {
+	set := s.setting(t.Queue, broker.ScheduleSetting, t.Schedule)
+	return set != nil && !set.Schedule.Paused &&
+		s.flow(t.Queue).cursors[t.Schedule].Equal(t.Due) && !now.Before(t.Due) &&
+		(t.Next.IsZero() || t.Next.After(t.Due))
+}
