@@ -173,7 +173,7 @@ func (r *run) claimOnce(ctx context.Context, queues []string, most int, tasks []
 		start = soonest
 	}
 	for i := range got.Leases {
-		r.accept(ctx, &got.Leases[i], start)
+		r.accept(&got.Leases[i], start)
 	}
 	return taken{jobs: len(got.Leases), more: got.More}, nil
 }

@@ -50,9 +50,9 @@ func (c *leaseContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// accept takes a claimed lease into a slot. A lease that came after ctx ended,
-// or of a task that was not asked for, is given back.
-func (r *run) accept(ctx context.Context, l *broker.Lease, claimed time.Time) {
+// accept takes a claimed lease into a slot. A lease that came after the end of
+// Run's context, or of a task that was not asked for, is given back.
+func (r *run) accept(l *broker.Lease, claimed time.Time) {
 	w := &work{claimed: time.Now(), confirmed: claimed}
 	w.Job, w.Token, w.ExpiresAt = l.Job, l.Token, l.ExpiresAt
 	w.client, w.ttl = r.client, r.cfg.LeaseTTL
@@ -61,7 +61,7 @@ func (r *run) accept(ctx context.Context, l *broker.Lease, claimed time.Time) {
 	if w.handler = r.handlers[w.Job.Task]; w.handler == nil {
 		w.handler = r.handlers[""]
 	}
-	start := w.handler != nil && ctx.Err() == nil
+	start := w.handler != nil && r.life.Err() == nil
 
 	r.mu.Lock()
 	w.place = len(r.held)
@@ -80,25 +80,30 @@ func (r *run) accept(ctx context.Context, l *broker.Lease, claimed time.Time) {
 	r.finish(w)
 }
 
-// slot runs one job after the other. A handler that ends its goroutine
-// (runtime.Goexit) ends the slot with it: another takes its place.
+// slot runs one job after the other. A handler or a hook that ends its
+// goroutine (runtime.Goexit, as testing.T.Fatal does) ends the slot with it:
+// another takes its place.
 func (r *run) slot(slots *sync.WaitGroup) {
-	var w *work
+	var w *work // in its handler
+	over := false
 	defer func() {
-		if w == nil {
+		if over {
 			slots.Done()
 			return
 		}
-		w.conclude(r, errors.New("handler ended its goroutine (runtime.Goexit)"))
-		r.finish(w)
-		go r.slot(slots)
+		defer func() { go r.slot(slots) }()
+		if w != nil {
+			w.conclude(errors.New("handler ended its goroutine (runtime.Goexit)"))
+			r.finish(w)
+		}
 	}()
 	for next := range r.jobs {
 		w = next
-		w.conclude(r, w.run(r))
-		r.finish(w)
+		w.conclude(w.run(r))
 		w = nil
+		r.finish(next)
 	}
+	over = true
 }
 
 // run calls the handler and returns its error, or its panic as one.
@@ -145,7 +150,7 @@ func newPanicError(p any) error {
 }
 
 // conclude decides how the run is settled.
-func (w *work) conclude(r *run, err error) {
+func (w *work) conclude(err error) {
 	w.outcome.Duration = time.Since(w.start)
 	w.outcome.Err = err
 	if err == nil {

@@ -25,11 +25,13 @@ type run struct {
 	handlers map[string]*taskHandler
 	tasks    [][]string // of the claims, by MaxClaimTasks; one nil means any
 	queues   queueChoice
+	life     context.Context // Run's
 	base     context.Context // of the handlers: Run's values, never cancelled
 	ctx      context.Context // of settlements and heartbeats: ends with the run
 	cancel   context.CancelFunc
 	faults   faultLog
 
+	loops sync.WaitGroup
 	jobs  chan *work    // claimed, to the slots; never blocks
 	poke  chan struct{} // to the claim loop: a slot or a settlement came free
 	ready chan struct{} // to the settler: something is finished
@@ -49,7 +51,7 @@ type run struct {
 func newRun(ctx context.Context, w *Worker, handlers map[string]*taskHandler) *run {
 	r := &run{
 		Worker: w, handlers: handlers, queues: newQueueChoice(w.cfg.Queues),
-		base: context.WithoutCancel(ctx), faults: faultLog{log: w.log},
+		life: ctx, base: context.WithoutCancel(ctx), faults: faultLog{log: w.log},
 		jobs: make(chan *work, w.cfg.Concurrency),
 		poke: make(chan struct{}, 1), ready: make(chan struct{}, 1), beat: make(chan struct{}, 1),
 		byQueue: map[string]int{},
@@ -67,11 +69,10 @@ func newRun(ctx context.Context, w *Worker, handlers map[string]*taskHandler) *r
 func (r *run) work(ctx context.Context) error {
 	releaseHouse := r.client.keepHouse(ctx)
 	registered, over := make(chan struct{}), make(chan struct{})
-	var loops sync.WaitGroup
-	loops.Go(r.settleLoop)
-	loops.Go(r.watchLoop)
-	loops.Go(func() { r.beatLoop(registered) })
-	go func() { loops.Wait(); close(over) }()
+	r.loops.Go(r.settleLoop)
+	r.loops.Go(r.watchLoop)
+	r.loops.Go(func() { r.beatLoop(registered) })
+	go func() { r.loops.Wait(); close(over) }()
 	var slots sync.WaitGroup
 	slots.Add(r.cfg.Concurrency)
 	for range r.cfg.Concurrency {

@@ -12,6 +12,12 @@ import (
 // last call was on its way. A call that fails is made again until it succeeds
 // or the run is over; meanwhile the leases are kept by the heartbeats.
 func (r *run) settleLoop() {
+	over := false
+	defer func() {
+		if !over { // a hook has ended the goroutine
+			r.loops.Go(r.settleLoop)
+		}
+	}()
 	var pause pause
 	for {
 		batch := r.takeFinished()
@@ -20,6 +26,7 @@ func (r *run) settleLoop() {
 			case <-r.ready:
 				continue
 			case <-r.ctx.Done():
+				over = true
 				return
 			}
 		}
@@ -27,6 +34,7 @@ func (r *run) settleLoop() {
 		for {
 			err := r.settle(batch)
 			if r.ctx.Err() != nil && err != nil {
+				over = true
 				return
 			}
 			r.fault("settle", err)

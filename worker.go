@@ -59,7 +59,8 @@ type QueueConfig struct {
 }
 
 // Hooks are called while a worker works, for metrics. They must return soon and
-// be safe for concurrent use; a nil one is not called.
+// be safe for concurrent use; a nil one is not called. The panic of one is
+// logged.
 type Hooks struct {
 	Started  func(l *Lease)               // the handler is about to run
 	Finished func(l *Lease, o Outcome)    // the settlement is durable, or there is none

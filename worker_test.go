@@ -785,3 +785,33 @@ func TestASlotThatComesFreeBetweenTwoClaimsIsUsedAtOnce(t *testing.T) {
 		want(b, "start of the second job", second, time.Millisecond)
 	})
 }
+
+func TestAHookThatEndsItsGoroutineHarmsNothing(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var finished atomic.Int32
+		w := spool.NewWorker(b.Client, spool.WorkerConfig{Concurrency: 1, Hooks: spool.Hooks{
+			Started:  func(l *spool.Lease) { endsAt(l, "start") },
+			Finished: func(l *spool.Lease, _ spool.Outcome) { finished.Add(1); endsAt(l, "finish") },
+		}})
+		instant.Handle(w, func(ctx context.Context, in string) error {
+			if in == "own finish" {
+				return spool.LeaseFrom(ctx).Ack(ctx, nil)
+			}
+			return nil
+		})
+		for _, in := range []string{"start", "finish", "own finish", "finish", "none"} {
+			b.add(instant.With(in, spool.MaxAttempts(1)))
+		}
+		stop := b.start(w)
+		synctest.Wait()
+		b.must(stop())
+		n := b.totals()
+		want(b, "acked, died, finished", line(n.Acked, n.Died, finished.Load()), "4 1 5")
+	})
+}
+
+func endsAt(l *spool.Lease, when string) {
+	if strings.HasSuffix(string(l.Job.Payload), when+`"`) {
+		goexit()
+	}
+}

@@ -24,23 +24,23 @@ var breakages = []struct {
 		r.free = func(s *store, j *job) { delete(s.keys, keyName{j.Queue, j.Task, j.Key}) }
 	}, []string{"keys"}, true},
 	{"priority is ignored", func(r *rules) {
-		r.before = func(a, b *job) bool { return mark{a.RunAt, a.place}.before(mark{b.RunAt, b.place}) }
+		r.before = func(s *store, a, b *job) bool { return s.mark(a).before(s.mark(b)) }
 	}, []string{"order"}, true},
 	{"priority is the wrong way round", func(r *rules) {
 		right := r.before
-		r.before = func(a, b *job) bool {
+		r.before = func(s *store, a, b *job) bool {
 			if a.Priority != b.Priority {
 				return a.Priority < b.Priority
 			}
-			return right(a, b)
+			return right(s, a, b)
 		}
 	}, []string{"order", "due"}, true},
 	{"the last comes first", func(r *rules) {
 		right := r.before
-		r.before = func(a, b *job) bool { return right(b, a) }
+		r.before = func(s *store, a, b *job) bool { return right(s, b, a) }
 	}, []string{"order"}, true},
 	{"the order is that of the ids", func(r *rules) {
-		r.before = func(a, b *job) bool { return a.ID.String() < b.ID.String() }
+		r.before = func(_ *store, a, b *job) bool { return a.ID.String() < b.ID.String() }
 	}, []string{"order"}, true},
 	{"a counter is lost", func(r *rules) { r.tally = func(*int64) {} }, []string{"counts", "attempts"}, true},
 	{"a counter counts double", func(r *rules) { r.tally = func(n *int64) { *n += 2 } }, []string{"counts"}, true},

@@ -15,7 +15,7 @@ var enqueueRules = []rule{
 			Queue: queue, ID: n.ID, Task: n.Task, State: broker.Scheduled, Priority: n.Priority,
 			Tenant: n.Tenant, Group: n.Group, Ordered: n.Ordered, Key: n.Key, Payload: n.Payload, Headers: n.Headers,
 			MaxAttempts: n.MaxAttempts, Timeout: n.Timeout, StartWithin: n.StartWithin, Retain: n.Retain,
-			EnqueuedAt: f.now(), RunAt: f.now().Add(n.Delay), Batch: n.Batch, BatchOrdinal: n.BatchOrdinal,
+			EnqueuedAt: f.now(), RunAt: f.now().Add(n.Delay),
 		}
 		got := f.get(ref)
 		f.wantTime("enqueued at", got.EnqueuedAt, wanted.EnqueuedAt)
@@ -126,14 +126,13 @@ var enqueueRules = []rule{
 	}},
 }
 
-// full is a job with every field that can stand with the others.
+// full is a job with every field that can stand with the others, and without a batch.
 func full() broker.NewJob {
 	return broker.NewJob{
 		ID: broker.NewID(), Task: "Send.e-mail_2", Payload: []byte(`{"n":9007199254740993}`),
 		Headers: map[string]string{"spool.codec": "json", "trace": "00-ab"}, Priority: -7, Delay: 90 * time.Minute,
 		Tenant: "acme", Group: "acme/eu", Ordered: true, Key: "k-1", KeyHold: broker.HoldFor, KeyFor: time.Hour,
 		MaxAttempts: 3, Timeout: 45 * time.Second, StartWithin: 5 * time.Hour, Retain: 48 * time.Hour,
-		Batch: broker.NewID(), BatchOrdinal: 12,
 	}
 }
 

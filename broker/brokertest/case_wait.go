@@ -170,7 +170,7 @@ var waitRules = []rule{
 		f.wantErr("settle", err, context.Canceled)
 		_, err = f.b.Apply(ctx, broker.NewCall(), broker.Command{Kind: broker.DeleteJobs, Filter: broker.Filter{Queue: queue}})
 		f.wantErr("apply", err, context.Canceled)
-		want(f, "numbers", f.count(queue, task), broker.Count{Queue: queue, Task: task, Leased: 1, Totals: broker.Totals{Enqueued: 1, Claimed: 1}})
+		want(f, "numbers", states(f.count(queue, task)), broker.Count{Queue: queue, Task: task, Leased: 1, Totals: broker.Totals{Enqueued: 1, Claimed: 1}})
 		f.end(l, broker.Ack)
 	}},
 	{"await returns the jobs that are final, at once", func(f *fixture) {

@@ -10,7 +10,7 @@ import (
 )
 
 // historySteps is the length of one history.
-const historySteps = 80
+const historySteps = 100
 
 // shrinkRuns bounds how often a failing history is run again to make it shorter.
 const shrinkRuns = 400
@@ -67,7 +67,7 @@ func hunt(t *testing.T, seed uint64, on stage) string {
 
 // newScript makes the steps of a seed's history.
 func newScript(seed uint64) []step {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x5b001))}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x5b001)), settings: seed%4 != 0}
 	script := make([]step, historySteps)
 	for i := range script {
 		script[i] = g.step()
@@ -129,6 +129,9 @@ var (
 	historyQueues = []string{"a", "b"}
 	historyTasks  = []string{"t", "u"}
 	historyKeys   = []string{"", "k", "k", "l"}
+	// A group has the name of a tenant: a job without a group is of its tenant's.
+	historyTenants = []string{"", "", "x", "y"}
+	historyGroups  = []string{"", "", "", "g", "x"}
 	// A worker registers through one client.
 	historyWorkers = [historyClients]string{"w0", "w1", "w2"}
 )

@@ -11,7 +11,8 @@ import (
 // generator makes the steps of a history.
 type generator struct {
 	*rand.Rand
-	delays time.Duration // given so far
+	delays   time.Duration // given so far
+	settings bool          // the queues have settings
 }
 
 func pick[V any](g *generator, from ...V) V { return from[g.IntN(len(from))] }
@@ -32,31 +33,38 @@ func (g *generator) units(n int) time.Duration { return time.Duration(g.IntN(n))
 
 func (g *generator) step() step {
 	switch n := g.IntN(100); {
-	case n < 28:
+	case n < 25:
 		return g.enqueue()
-	case n < 48:
+	case n < 43:
 		return g.claim()
-	case n < 70:
+	case n < 62:
 		return g.settle()
-	case n < 76:
+	case n < 66:
 		return g.extend()
-	case n < 86:
+	case n < 74:
 		return g.command()
-	case n < 94:
+	case n < 82:
 		return passStep(historyUnit/2 + g.units(6))
-	case n < 96:
+	case n < 84:
 		return passStep(pick(g, time.Second, time.Minute, 2*time.Hour))
-	case n < 98:
+	case n < 86:
 		return reopenStep(g.IntN(historyClients+1) - 1)
-	default:
+	case n < 88:
 		return explainStep{g.client(), []slot{g.slot(), g.slot()}}
+	case n < 91 || !g.settings:
+		return g.batch()
+	case n < 97:
+		return g.configure()
+	default:
+		return g.tick()
 	}
 }
 
 func (g *generator) job(s slot) broker.NewJob {
 	n := broker.NewJob{
 		ID: s.ref().ID, Task: pick(g, "t", "t", "u"), Payload: pick(g, nil, []byte("x"), []byte("y")),
-		Priority: pick[int32](g, 0, 0, 0, 1, -1), Tenant: pick(g, "", "", "x"),
+		Priority: pick[int32](g, 0, 0, 0, 1, -1), Tenant: pick(g, historyTenants...),
+		Group: pick(g, historyGroups...), Ordered: g.IntN(4) == 0,
 		Key: pick(g, historyKeys...), MaxAttempts: pick(g, 0, 1, 2),
 		Retain: pick(g, 0, 0, -1, time.Second, 5*historyUnit),
 	}
@@ -65,6 +73,7 @@ func (g *generator) job(s slot) broker.NewJob {
 		if n.KeyHold == broker.HoldFor {
 			n.KeyFor = historyUnit + g.units(5)
 		}
+		n.KeyRepeat = pick(g, broker.RepeatFirst, broker.RepeatReplace, broker.RepeatDebounce)
 	}
 	if g.IntN(4) == 0 {
 		n.Delay = g.delay(5)

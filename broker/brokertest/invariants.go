@@ -29,17 +29,21 @@ func checkInvariants(f *fixture, b broker.Broker) {
 		recount[name] = &broker.Count{}
 	}
 	seen := map[broker.Ref]broker.State{}
+	bytes := map[string]int64{}
 	for name := range recount {
-		checkQueue(f, b, name.queue, seen, recount)
+		checkQueue(f, b, name.queue, seen, recount, bytes)
 	}
 	for _, c := range counts {
 		checkCount(f, c, recount[taskName{c.Queue, c.Task}])
+	}
+	if flows(b) {
+		checkDepths(f, counts, bytes)
 	}
 }
 
 // checkQueue lists every state of a queue and counts what it finds. A queue
 // that was counted before, for another task, is passed over.
-func checkQueue(f *fixture, b broker.Broker, queue string, seen map[broker.Ref]broker.State, recount map[taskName]*broker.Count) {
+func checkQueue(f *fixture, b broker.Broker, queue string, seen map[broker.Ref]broker.State, recount map[taskName]*broker.Count, bytes map[string]int64) {
 	f.Helper()
 	for ref := range seen {
 		if ref.Queue == queue {
@@ -61,6 +65,9 @@ func checkQueue(f *fixture, b broker.Broker, queue string, seen map[broker.Ref]b
 				f.Errorf("%v of task %s is listed but not counted", j.Ref(), j.Task)
 			} else {
 				*stateCount(n, s)++
+			}
+			if !s.Final() {
+				bytes[queue] += int64(len(j.Payload))
 			}
 			if bad := jobFault(j); bad != "" {
 				f.Errorf("%v is %v (%q), attempt %d of %d: %s", j.Ref(), j.State, j.Reason, j.Attempt, j.MaxAttempts, bad)
@@ -91,8 +98,9 @@ func checkGet(f *fixture, b broker.Broker, jobs []broker.Job) {
 
 // reasons are those that a job can have in a state.
 var reasons = map[broker.State][]string{
-	broker.Scheduled: {"", broker.ReasonRetry, broker.ReasonSnoozed},
-	broker.Ready:     {"", broker.ReasonRetry, broker.ReasonSnoozed, broker.ReasonReleased, broker.ReasonExpired, broker.ReasonWorkerDied, broker.ReasonRequeued},
+	broker.Scheduled: {"", broker.ReasonRetry, broker.ReasonSnoozed, broker.ReasonReplaced, broker.ReasonBatch},
+	broker.Ready: {"", broker.ReasonRetry, broker.ReasonSnoozed, broker.ReasonReleased, broker.ReasonExpired, broker.ReasonWorkerDied,
+		broker.ReasonRequeued, broker.ReasonReplaced, broker.ReasonBatch},
 	broker.Leased:    {"", broker.ReasonCancelAsked},
 	broker.Done:      {broker.ReasonAcked},
 	broker.Dead:      {broker.ReasonAttempts, broker.ReasonCrashed, broker.ReasonBuried, broker.ReasonDamaged},
@@ -117,12 +125,36 @@ func jobFault(j *broker.Job) string {
 		return "what belongs to a lease stays without one"
 	case j.State.Final() == j.FinishedAt.IsZero():
 		return fmt.Sprintf("finished at %v", j.FinishedAt)
-	case j.EnqueuedAt.IsZero() || j.RunAt.IsZero():
+	case j.EnqueuedAt.IsZero() || j.RunAt.IsZero() && !neverDue(j):
 		return "no time of enqueue or run"
 	case j.HasResult && j.State != broker.Done, !j.HasResult && len(j.Result) > 0:
 		return "a result that cannot be"
 	}
 	return ""
+}
+
+// neverDue reports whether j may be a completion job that still waits for its
+// batch, or was cancelled while it did.
+func neverDue(j *broker.Job) bool {
+	waits := j.State == broker.Scheduled && (j.Reason == broker.ReasonBatch || j.Reason == broker.ReasonReplaced)
+	return j.ClaimedAt.IsZero() && (waits || j.State == broker.Cancelled)
+}
+
+// checkDepths compares what the capacity of each queue counts with a recount.
+func checkDepths(f *fixture, counts []broker.Count, bytes map[string]int64) {
+	f.Helper()
+	depth := map[string]int64{}
+	for _, c := range counts {
+		depth[c.Queue] += c.Scheduled + c.Ready + c.Leased
+	}
+	for _, c := range counts {
+		if c.Depth != depth[c.Queue] || c.HighWater < c.Depth {
+			f.Errorf("%s/%s has depth %d and a high-water mark of %d, a recount %d", c.Queue, c.Task, c.Depth, c.HighWater, depth[c.Queue])
+		}
+		if c.Bytes < bytes[c.Queue] || c.Depth == 0 && c.Bytes != 0 {
+			f.Errorf("%s/%s has %d bytes in %d jobs, their payloads have %d", c.Queue, c.Task, c.Bytes, c.Depth, bytes[c.Queue])
+		}
+	}
 }
 
 // checkCount compares the kept numbers of one task with a recount.

@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"math/big"
 	"slices"
 	"sync"
 	"time"
@@ -30,9 +31,13 @@ type Model struct {
 	closed  chan struct{}
 	once    sync.Once
 	workers map[string]broker.Worker // registered through this handle, by id
+	claimed bool                     // it has made a claim: it holds the epoch
 }
 
-var _ broker.Broker = (*Model)(nil)
+var (
+	_ broker.Broker = (*Model)(nil)
+	_ broker.Flow   = (*Model)(nil)
+)
 
 // store is what all handles of one Model share. Its mutex guards everything.
 type store struct {
@@ -47,6 +52,9 @@ type store struct {
 	keys    map[keyName]*keyRecord
 	totals  map[taskName]*broker.Totals
 	paused  map[string]bool
+	flows   map[string]*flow // by queue
+	epochs  bool             // an epoch ends with the last client that has made a claim
+	epoch   *big.Rat         // when the current one began; nil for none
 	handles []*Model
 	changed chan struct{} // closed and replaced at every change
 	watches []*watch
@@ -54,7 +62,7 @@ type store struct {
 
 // rules are the decisions that a self-test breaks, one at a time.
 type rules struct {
-	before func(a, b *job) bool             // claim order
+	before func(s *store, a, b *job) bool   // claim order
 	token  func(j *job) uint64              // the next token's lower half
 	free   func(s *store, j *job)           // j gives back its key
 	tally  func(total *int64)               // an event is counted
@@ -63,6 +71,7 @@ type rules struct {
 	keep   func(s *store, j *job) time.Duration
 	back   func(j *job)   // a start is given back
 	wake   func(s *store) // waiting calls look again
+	flowRules
 }
 
 type taskName struct{ queue, task string }
@@ -90,6 +99,9 @@ type job struct {
 	holder    *Model            // whose end ends the lease; nil for a remote one
 	settled   broker.SettleKind // the last settlement that Token made; 0 for none
 	followUps []broker.Enqueued // what it was answered for them
+	keep      time.Duration     // of a final job: how long from its end, see keepFor
+	started   bool              // it was claimed and is not final since: it holds its ordered group
+	waits     map[uint32]bool   // of a completion job that waits: the ordinals that it waits for
 	// moved says that a command or upkeep has moved the job on since its last settlement.
 	// Whether a repeat of that settlement is still recognised is left open.
 	moved bool
@@ -115,6 +127,7 @@ func NewModel(clock Clock) *Model {
 		clock: clock, base: clock.Wall(), start: clock.Monotonic(),
 		rules: rightRules(),
 		keys:  map[keyName]*keyRecord{}, totals: map[taskName]*broker.Totals{}, paused: map[string]bool{},
+		flows:   map[string]*flow{},
 		changed: make(chan struct{}),
 	}
 	return s.open()
@@ -122,20 +135,17 @@ func NewModel(clock Clock) *Model {
 
 func rightRules() rules {
 	return rules{
-		before: func(a, b *job) bool {
-			if a.Priority != b.Priority {
-				return a.Priority > b.Priority
-			}
-			return mark{a.RunAt, a.place}.before(mark{b.RunAt, b.place})
-		},
-		token: func(j *job) uint64 { return j.claims },
-		free:  (*store).freeKey,
-		tally: func(total *int64) { *total++ },
-		due:   func(now, at time.Time) bool { return !now.Before(at) },
-		valid: func(j *job, now time.Time) bool { return now.Before(j.LeaseExpiresAt) },
-		keep:  (*store).keepFor,
-		back:  func(j *job) { j.Attempt-- },
-		wake:  (*store).wakeAll,
+		before: (*store).before,
+		token:  func(j *job) uint64 { return j.claims },
+		free:   (*store).freeKey,
+		tally:  func(total *int64) { *total++ },
+		due:    func(now, at time.Time) bool { return !now.Before(at) },
+		valid:  func(j *job, now time.Time) bool { return now.Before(j.LeaseExpiresAt) },
+		keep:   (*store).keepFor,
+		back:   func(j *job) { j.Attempt-- },
+		wake:   (*store).wakeAll,
+
+		flowRules: rightFlowRules(),
 	}
 }
 
@@ -234,7 +244,7 @@ func (s *store) promote() {
 		if j.wall {
 			now = s.clock.Wall()
 		}
-		if j.State == broker.Scheduled && s.rules.due(now, j.RunAt) {
+		if j.State == broker.Scheduled && j.waits == nil && s.rules.due(now, j.RunAt) {
 			due = append(due, j)
 		}
 	}
@@ -257,12 +267,18 @@ func (s *store) enter(j *job, state broker.State, reason string) {
 	}
 	j.State, j.Reason = state, reason
 	j.entered, j.sweep = mark{s.now(), s.next()}, s.sweep
+	if state != broker.Scheduled {
+		j.waits = nil
+	}
 	if state.Final() {
 		j.FinishedAt = s.now()
 		if j.hold != broker.HoldFor {
 			s.rules.free(s, j)
 		}
+		s.rules.leave(j)
 	}
+	f := s.flow(j.Queue)
+	f.high = max(f.high, s.rules.depth(s, j.Queue))
 	s.note(j)
 }
 
@@ -288,7 +304,8 @@ func (s *store) end(j *job, state broker.State, reason string) {
 	case broker.Cancelled:
 		s.rules.tally(&t.Cancelled)
 	}
-	if s.rules.keep(s, j) == 0 {
+	s.rules.ended(s, j)
+	if j.keep = s.rules.keep(s, j); j.keep == 0 {
 		s.remove(j)
 	}
 }
@@ -296,13 +313,18 @@ func (s *store) end(j *job, state broker.State, reason string) {
 // keepFor is how long j is kept after its end; 0 means not at all and a
 // negative time means until somebody deletes it.
 func (s *store) keepFor(j *job) time.Duration {
+	retain := j.Retain
+	if retain == 0 {
+		set := s.retention(j)
+		if retain = [...]time.Duration{set.Done, set.Dead, set.Cancelled}[j.State-broker.Done]; retain != 0 && j.State == broker.Dead {
+			return max(retain, 0)
+		}
+	}
 	switch {
 	case j.State == broker.Dead:
 		return -1
-	case j.Retain < 0:
-		return 0
-	case j.Retain > 0:
-		return j.Retain
+	case retain != 0:
+		return max(retain, 0)
 	case j.State == broker.Done && !j.HasResult:
 		return 0
 	}
@@ -327,6 +349,7 @@ func (s *store) remove(j *job) {
 	if j.hold != broker.HoldFor {
 		s.rules.free(s, j)
 	}
+	s.rules.ended(s, j)
 }
 
 func (s *store) find(r broker.Ref) *job {
@@ -362,38 +385,4 @@ func (s *store) in(queue string, state broker.State) []*job {
 		return 1
 	})
 	return found
-}
-
-// Maintain implements broker.Broker.
-func (m *Model) Maintain(ctx context.Context) (time.Duration, error) {
-	if err := m.begin(ctx); err != nil {
-		return 0, err
-	}
-	s := m.s
-	defer s.mu.Unlock()
-	defer s.wake()
-	defer s.sweeping()()
-	now := s.now()
-	for _, j := range s.in("", broker.Leased) {
-		if !s.rules.valid(j, now) {
-			s.expire(j, broker.ReasonExpired)
-		}
-	}
-	for _, j := range s.in("", broker.Ready) {
-		if s.late(j) {
-			j.moved = true
-			s.end(j, broker.Cancelled, broker.ReasonNotStarted)
-		}
-	}
-	for _, j := range slices.Clone(s.jobs) {
-		if keep := s.rules.keep(s, j); j.State.Final() && keep >= 0 && !now.Before(j.FinishedAt.Add(keep)) {
-			s.remove(j)
-		}
-	}
-	return time.Second, nil
-}
-
-// late reports whether j was not started in time.
-func (s *store) late(j *job) bool {
-	return j.StartWithin > 0 && j.Attempt == 0 && !s.now().Before(j.RunAt.Add(j.StartWithin))
 }

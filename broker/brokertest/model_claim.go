@@ -25,7 +25,7 @@ func (m *Model) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest)
 	var got broker.Claimed
 	err := m.wait(ctx, r.Wait, func() (bool, time.Duration) {
 		got = m.s.claim(m, r)
-		return len(got.Leases) > 0, got.NextDue
+		return len(got.Leases) > 0, m.s.look(r, got.NextDue)
 	})
 	return got, err
 }
@@ -63,13 +63,14 @@ func (m *Model) wait(ctx context.Context, d time.Duration, look func() (ok bool,
 }
 
 func (s *store) claim(m *Model, r broker.ClaimRequest) broker.Claimed {
+	s.openEpoch(m)
 	var got broker.Claimed
-	for _, j := range s.claimable(r) {
-		if len(got.Leases) == r.Max {
-			got.More = true
-			break
+	for _, queue := range s.queues(r) {
+		for j := s.best(queue, r); j != nil && !got.More; j = s.best(queue, r) {
+			if got.More = len(got.Leases) == r.Max; !got.More {
+				got.Leases = append(got.Leases, s.lease(m, j, r))
+			}
 		}
-		got.Leases = append(got.Leases, s.lease(m, j, r))
 	}
 	got.NextDue = s.nextDue(r)
 	return got
@@ -90,25 +91,38 @@ func (s *store) queues(r broker.ClaimRequest) []string {
 	return names
 }
 
-// claimable lists every job that r could take now, in the order of claims.
-func (s *store) claimable(r broker.ClaimRequest) []*job {
-	var all []*job
+// best is the job of a queue that r takes next, nil when it can take none.
+func (s *store) best(queue string, r broker.ClaimRequest) *job {
+	var best *job
+	for _, j := range s.jobs {
+		if s.wants(r, queue, j) && (best == nil || s.rules.before(s, j, best)) && s.blocks(j) == nil {
+			best = j
+		}
+	}
+	return best
+}
+
+// wants reports whether r would take j if nothing blocked it.
+func (s *store) wants(r broker.ClaimRequest, queue string, j *job) bool {
+	return j.Queue == queue && j.State == broker.Ready && canRun(r.Tasks, j.Task) && !s.paused[queue] && !s.late(j)
+}
+
+// look is after how long a claim that waits looks again, 0 for when something
+// changes: at the next due time, or when a rate allows a claim.
+func (s *store) look(r broker.ClaimRequest, next time.Duration) time.Duration {
 	for _, queue := range s.queues(r) {
-		var ready []*job
-		for _, j := range s.in(queue, broker.Ready) {
-			if canRun(r.Tasks, j.Task) && !s.paused[queue] && !s.late(j) && !slices.Contains(all, j) {
-				ready = append(ready, j)
+		for _, j := range s.jobs {
+			if !s.wants(r, queue, j) {
+				continue
+			}
+			for _, b := range s.blocks(j) {
+				if after := b.until.Sub(s.now()); b.reason == broker.WhyRate && (next == 0 || after < next) {
+					next = after
+				}
 			}
 		}
-		slices.SortStableFunc(ready, func(a, b *job) int {
-			if s.rules.before(a, b) {
-				return -1
-			}
-			return 1
-		})
-		all = append(all, ready...)
 	}
-	return all
+	return next
 }
 
 func canRun(tasks []string, task string) bool { return tasks == nil || slices.Contains(tasks, task) }
@@ -117,6 +131,9 @@ func (s *store) nextDue(r broker.ClaimRequest) time.Duration {
 	var next time.Duration
 	for _, queue := range s.queues(r) {
 		for _, j := range s.in(queue, broker.Scheduled) {
+			if j.waits != nil {
+				continue
+			}
 			after := j.RunAt.Sub(s.now())
 			if j.wall {
 				after = j.RunAt.Sub(s.clock.Wall())
@@ -136,6 +153,9 @@ func (s *store) lease(m *Model, j *job, r broker.ClaimRequest) broker.Lease {
 	j.Worker, j.ClaimedAt, j.LeaseExpiresAt = r.Worker, s.now(), s.now().Add(ttl(r.TTL))
 	j.Progress, j.Log, j.settled, j.moved = broker.Progress{}, nil, 0, false
 	s.rules.tally(&s.total(j).Claimed)
+	s.rules.charge(s, j)
+	s.chargeRates(j)
+	j.started = true
 	s.enter(j, broker.Leased, "")
 	if !r.Remote {
 		j.holder = m

@@ -19,12 +19,28 @@ func (m *Model) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs [
 		return nil, err
 	}
 	defer m.s.mu.Unlock()
-	defer m.s.wake()
-	var answers []broker.Enqueued
-	for i := range jobs {
-		answers = append(answers, m.s.enqueue(queue, &jobs[i]))
+	if err := m.s.room(queue, jobs); err != nil {
+		return nil, err
 	}
-	return answers, nil
+	defer m.s.wake()
+	return m.s.enqueueAll(queue, jobs), nil
+}
+
+// enqueueAll adds the jobs of one call. A member that is answered as existing
+// will not end as a member: its batch does not wait for it.
+func (s *store) enqueueAll(queue string, jobs []broker.NewJob) []broker.Enqueued {
+	var answers []broker.Enqueued
+	fresh := map[broker.ID]bool{}
+	for i := range jobs {
+		answers = append(answers, s.enqueue(queue, &jobs[i]))
+		fresh[jobs[i].ID] = fresh[jobs[i].ID] || !answers[i].Existing
+	}
+	for i, a := range answers {
+		if n := &jobs[i]; a.Existing && fresh[n.Batch] {
+			s.memberEnded(queue, n.Batch, n.BatchOrdinal)
+		}
+	}
+	return answers
 }
 
 func checkJobs(c broker.Caps, queue string, jobs []broker.NewJob) error {
@@ -44,7 +60,7 @@ func checkJobs(c broker.Caps, queue string, jobs []broker.NewJob) error {
 	if size > c.MaxBytes {
 		return fmt.Errorf("%w: %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, c.MaxBytes)
 	}
-	return nil
+	return checkBatches(jobs)
 }
 
 // enqueue adds one job, unless its id is known or its key is held.
@@ -57,7 +73,9 @@ func (s *store) enqueue(queue string, n *broker.NewJob) broker.Enqueued {
 		return broker.Enqueued{ID: id, Existing: true, Differs: !bytes.Equal(old.Payload, n.Payload)}
 	}
 	if k := s.held(keyName{queue, n.Task, n.Key}); k != nil {
-		return broker.Enqueued{ID: k.id, Existing: true, Differs: !bytes.Equal(k.payload, n.Payload)}
+		answer := broker.Enqueued{ID: k.id, Existing: true, Differs: !bytes.Equal(k.payload, n.Payload)}
+		s.rules.repeat(s, queue, k, n)
+		return answer
 	}
 	j := &job{
 		Job: broker.Job{
@@ -75,13 +93,42 @@ func (s *store) enqueue(queue string, n *broker.NewJob) broker.Enqueued {
 	s.jobs = append(s.jobs, j)
 	s.takeKey(j)
 	s.rules.tally(&s.total(j).Enqueued)
-	if n.At.After(s.clock.Wall()) {
-		j.RunAt, j.wall, j.place = n.At, true, s.next()
-		s.enter(j, broker.Scheduled, "")
+	if n.BatchSize > 0 {
+		s.waitForMembers(j, n.BatchSize)
 	} else {
-		s.put(j, n.Delay, "") // an At that is past is now: nobody overtakes with it
+		s.due(j, n, "")
 	}
 	return broker.Enqueued{ID: id}
+}
+
+// due makes j due when n says.
+func (s *store) due(j *job, n *broker.NewJob, reason string) {
+	if n.At.After(s.clock.Wall()) {
+		j.RunAt, j.wall, j.place = n.At, true, s.next()
+		s.enter(j, broker.Scheduled, reason)
+	} else {
+		s.put(j, n.Delay, reason) // an At that is past is now: nobody overtakes with it
+	}
+}
+
+// repeat does to the job that holds a key what the repeat n of the key asks for.
+func (s *store) repeat(queue string, k *keyRecord, n *broker.NewJob) {
+	j := s.find(broker.Ref{Queue: queue, ID: k.id})
+	switch {
+	case n.KeyRepeat == broker.RepeatFirst,
+		j == nil || j.Key != n.Key || j.Task != n.Task, // the id may have been used again
+		j.State != broker.Scheduled && j.State != broker.Ready:
+		return
+	}
+	j.Payload, j.Headers, j.Timeout = bytes.Clone(n.Payload), maps.Clone(n.Headers), n.Timeout
+	k.payload = j.Payload
+	j.moved = true
+	if n.KeyRepeat == broker.RepeatDebounce && j.waits == nil {
+		s.due(j, n, broker.ReasonReplaced)
+		return
+	}
+	j.Reason = broker.ReasonReplaced
+	s.note(j)
 }
 
 // held returns who holds a key now, or nil.

@@ -136,6 +136,7 @@ func (m *Model) Counts(ctx context.Context, queue string) ([]broker.Count, error
 			continue
 		}
 		c := broker.Count{Queue: name.queue, Task: name.task, Paused: m.s.paused[name.queue], Totals: *t}
+		c.Depth, c.HighWater, c.Bytes = m.s.rules.depth(m.s, c.Queue), m.s.flow(c.Queue).high, m.s.bytes(c.Queue)
 		for _, j := range m.s.jobs {
 			if j.Queue == name.queue && j.Task == name.task {
 				*stateCount(&c, j.State)++
@@ -184,42 +185,6 @@ func (s *store) workers(queue string) []broker.Worker {
 		all = append(all, w)
 	}
 	return all
-}
-
-// Explain implements broker.Broker.
-func (m *Model) Explain(ctx context.Context, r broker.Ref) (broker.Explanation, error) {
-	if err := m.begin(ctx); err != nil {
-		return broker.Explanation{}, err
-	}
-	s := m.s
-	defer s.mu.Unlock()
-	j := s.find(r)
-	if j == nil {
-		return broker.Explanation{}, fmt.Errorf("model: %w", broker.ErrNotFound)
-	}
-	runs := slices.ContainsFunc(s.workers(j.Queue), func(w broker.Worker) bool { return canRun(w.Tasks, j.Task) })
-	behind := 0
-	for _, o := range s.in(j.Queue, broker.Ready) {
-		if o != j && s.rules.before(o, j) {
-			behind++
-		}
-	}
-	e := broker.Explanation{Reason: broker.WhyNone, Text: "nothing holds it back"}
-	switch {
-	case j.State.Final():
-		e = broker.Explanation{Reason: broker.WhyFinal, Text: "it is " + j.State.String()}
-	case j.State == broker.Leased:
-		e = broker.Explanation{Reason: broker.WhyLeased, Text: "it is running", Worker: j.Worker, Until: j.LeaseExpiresAt}
-	case j.State == broker.Scheduled:
-		e = broker.Explanation{Reason: broker.WhyScheduled, Text: "it is not due yet", Until: j.RunAt}
-	case s.paused[j.Queue]:
-		e = broker.Explanation{Reason: broker.WhyPaused, Text: "its queue is paused"}
-	case !runs:
-		e = broker.Explanation{Reason: broker.WhyNoWorker, Text: "no worker listens to its queue and handles its task"}
-	case behind > 0:
-		e = broker.Explanation{Reason: broker.WhyBehind, Text: fmt.Sprintf("%d jobs are before it", behind), Behind: behind}
-	}
-	return e, nil
 }
 
 // Health implements broker.Broker.

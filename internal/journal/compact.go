@@ -13,97 +13,6 @@ import (
 	"github.com/spoolq/spool/internal/vfs"
 )
 
-// Scan reads whole sealed segments, from and to included, apart from the
-// handle's own position; safe for concurrent use. It hands out what Read does. What it does not find sound
-// is a *CorruptError. fn's error ends it.
-func (l *Log) Scan(from, to uint64, fn func(*Frame) error) error {
-	c := chain{pos: Pos{Segment: from}, loose: true}
-	var w window
-	for c.pos.Segment <= to {
-		n := c.pos.Segment
-		f, err := l.files.get(SegmentFile(n))
-		if err != nil {
-			return fmt.Errorf("scan segment %d: %w", n, err)
-		}
-		w.on(f.File)
-		s, err := walk(&w, &c, l.seed, noLimit, func(f *Frame) error {
-			if f.Kind == KindHead {
-				return nil
-			}
-			return fn(f)
-		})
-		l.files.put(f)
-		if err == nil && s != sightFrame {
-			err = l.endsHere(&c)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// walk hands out the frames of the window's segment from c on, and says what
-// stopped it: sightFrame is the end record.
-func walk(w *window, c *chain, seed uint32, limit Pos, fn func(*Frame) error) (sight, error) {
-	segment, bytes := c.pos.Segment, int64(maxOffset)
-	if limit.Segment == segment {
-		bytes = limit.Offset
-	}
-	var f Frame
-	for c.pos.Segment == segment && c.pos.Before(limit) {
-		next := *c
-		s, err := w.look(&next, seed, bytes, &f)
-		if s != sightFrame || err != nil {
-			return s, err
-		}
-		if err := fn(&f); err != nil {
-			return s, err
-		}
-		*c = next
-	}
-	return sightFrame, nil
-}
-
-// endsHere moves c, which stands where no frame is, to the next segment when
-// that one's head says that the log went on there.
-func (l *Log) endsHere(c *chain) error {
-	h, r, s, err := l.headOf(c.pos.Segment + 1)
-	if err != nil {
-		return err
-	}
-	if s != sightFrame || h.prev != c.sum || r.prevEnd != c.end.Offset {
-		return corruptAt(c.pos, "no frame, and no end of the segment")
-	}
-	c.pos = Pos{Segment: c.pos.Segment + 1}
-	return nil
-}
-
-// headOf reads the head of segment n; a missing segment is as a blank one.
-func (l *Log) headOf(n uint64) (h header, r headRecord, s sight, err error) {
-	f, err := l.files.get(SegmentFile(n))
-	if errors.Is(err, fs.ErrNotExist) {
-		return h, r, sightZero, nil
-	}
-	if err != nil {
-		return h, r, sightBad, fmt.Errorf("read segment %d: %w", n, err)
-	}
-	defer l.files.put(f)
-	var b [headSize]byte
-	k, err := f.ReadAt(b[:], 0)
-	if err != nil && err != io.EOF {
-		return h, r, sightBad, fmt.Errorf("read segment %d: %w", n, err)
-	}
-	s, err = parseHeader(b[:k], l.seed, &h)
-	if s != sightFrame || err != nil {
-		return h, r, s, err
-	}
-	if k < headSize || h.kind != KindHead || h.pos != (Pos{Segment: n}) || sumOf(l.seed, b[headerSize:]) != h.bodySum {
-		return h, r, sightBad, nil
-	}
-	return h, parseHead(b[headerSize:]), s, nil
-}
-
 // checkpointWriter cuts a checkpoint's content into blocks.
 type checkpointWriter struct {
 	f    vfs.File
@@ -180,7 +89,7 @@ func (l *Log) WriteCheckpoint(n uint64, write func(io.Writer) error) error {
 		return errors.Join(fmt.Errorf("write checkpoint %d: %w", n, diskFull(err)), l.removeIfThere(tmp))
 	}
 	if err = l.sys.Rename(tmp, join(l.dir, checkpointName(n))); err == nil {
-		err = l.sys.SyncDir(l.dir)
+		err = l.syncDir()
 	}
 	if err != nil {
 		return fmt.Errorf("write checkpoint %d: %w", n, err)
@@ -239,7 +148,7 @@ func (l *Log) removeIfThere(path string) error {
 // Before, the checkpoint and the payload files are read back from the disk and
 // verified. COMPACT is held, and CURRENT must still be the one that this
 // handle knows (Refresh before starting). After an error CURRENT is the old one,
-// or, when the error is of the directory's sync, either: Refresh tells.
+// or the store is poisoned.
 func (l *Log) Flip(next Current) error {
 	if !l.compact.Load() {
 		return ErrNotLocked
@@ -270,7 +179,7 @@ func (l *Log) Flip(next Current) error {
 
 // commit writes CURRENT and tells everybody.
 func (l *Log) commit(next Current) error {
-	if err := writeCurrent(l.sys, l.dir, next); err != nil {
+	if err := l.writeCurrent(next); err != nil {
 		return err
 	}
 	l.control.raiseWord(ctlGeneration, next.Generation)
@@ -339,7 +248,7 @@ func (l *Log) Drop(keep func(FileID) bool) (removed int, err error) {
 	if prep {
 		defer l.prepUnlock()
 	}
-	if err := l.sys.SyncDir(l.dir); err != nil { // who flipped may have died before
+	if err := l.syncDir(); err != nil { // who flipped may have died before
 		return 0, fmt.Errorf("drop files: %w", err)
 	}
 	gone := map[FileID]bool{}
@@ -356,7 +265,7 @@ func (l *Log) Drop(keep func(FileID) bool) (removed int, err error) {
 	}
 	l.files.drop(func(id FileID) bool { return gone[id] })
 	if removed > 0 {
-		err = l.sys.SyncDir(l.dir)
+		err = l.syncDir()
 	}
 	return removed, err
 }

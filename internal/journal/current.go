@@ -140,7 +140,8 @@ func readCurrent(sys vfs.System, dir string) (Current, error) {
 }
 
 // writeCurrent replaces CURRENT; it is durable when nil is returned.
-func writeCurrent(sys vfs.System, dir string, c Current) error {
+func (l *Log) writeCurrent(c Current) error {
+	sys, dir := l.sys, l.dir
 	line := c.line()
 	if len(line) > currentMax {
 		return fmt.Errorf("write CURRENT: %w: %d payload files", ErrTooLarge, len(c.Payload))
@@ -150,7 +151,7 @@ func writeCurrent(sys vfs.System, dir string, c Current) error {
 		err = sys.Rename(join(dir, currentTmp), join(dir, currentName))
 	}
 	if err == nil {
-		err = sys.SyncDir(dir)
+		err = l.syncDir()
 	}
 	if err != nil {
 		return fmt.Errorf("write CURRENT: %w", diskFull(err))

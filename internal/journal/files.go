@@ -87,9 +87,7 @@ func (c *fileCache) evict() {
 		if f.refs > 0 || (!id.Payload() && id+4 > newest) {
 			continue
 		}
-		if err := f.Close(); err != nil {
-			continue // only read from; nothing is lost
-		}
+		f.Close() // only read from by now; nothing is lost
 		delete(c.open, id)
 		if len(c.open) <= maxOpenFiles/2 {
 			return

@@ -66,6 +66,9 @@ type Log struct {
 	out      []byte        // header space and body of the next frame
 	rollSize int           // size of the last counters, for when to roll
 	aheadOf  uint64        // segment whose successors were opened
+	nearEnd  uint64        // segment that was found nearly full
+	roomOf   uint64        // segment whose size is room
+	room     int64         // what it had at least when last looked at
 	refused  error         // what the caller's function said to a frame
 
 	durable  atomic.Uint64 // packed; own syncs
@@ -99,6 +102,12 @@ func (l *Log) report(what string, args ...any) {
 
 // lose forgets that the position is the end of the log.
 func (l *Log) lose() { l.caught, l.ready = false, 0 }
+
+// own notes that the position is the end of the log, in this turn.
+func (l *Log) own() {
+	l.caught, l.sawTurn = true, l.turn.Load()
+	l.ready = l.sawTurn
+}
 
 func (l *Log) setPos(c chain) {
 	l.at = c
@@ -178,6 +187,9 @@ func (l *Log) Start() (uint64, func(fn func(io.Reader) error) error, error) {
 			ck, err := openCheckpoint(l.sys, l.dir, c.StoreID, c.Checkpoint)
 			if errors.Is(err, fs.ErrNotExist) && l.moved(c) {
 				continue // flipped between the two looks
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				err = &CorruptError{File: checkpointName(c.Checkpoint), What: "the checkpoint is missing"}
 			}
 			if err != nil {
 				return 0, nil, err

@@ -184,5 +184,5 @@ func (l *Log) create() (Current, error) {
 	}
 	cur := Current{Level: FormatLevel, Generation: 1, First: 1}
 	l.sys.Rand(cur.StoreID[:])
-	return cur, writeCurrent(l.sys, l.dir, cur)
+	return cur, l.writeCurrent(cur)
 }

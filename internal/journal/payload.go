@@ -88,7 +88,7 @@ func (w *PayloadWriter) Finish() error {
 		err = w.l.sys.Rename(join(w.l.dir, payloadTmp(w.n)), join(w.l.dir, PayloadFile(w.n).Name()))
 	}
 	if err == nil {
-		err = w.l.sys.SyncDir(w.l.dir)
+		err = w.l.syncDir()
 	}
 	if err != nil {
 		w.err = fmt.Errorf("finish payload file %d: %w", w.n, diskFull(err))

@@ -180,7 +180,7 @@ func TestEverySyncThatFailsLosesNothingAcknowledged(t *testing.T) {
 // TestEveryWriteThatFails is the same for writes, whole and short.
 func TestEveryWriteThatFailsLosesNothing(t *testing.T) {
 	for _, short := range []int{0, 40, 100} {
-		for at := 0; ; at++ {
+		for at := 0; ; at += thin {
 			w := &world{m: crashfs.New(crashfs.Config{Seed: 6})}
 			n := 0
 			w.m.Inject(func(op crashfs.Op) error {

@@ -71,7 +71,8 @@ func (l *Log) setFull(full bool) {
 // is refused in every process (Full) until a Prepare succeeds, and the error
 // wraps ErrDiskFull. It returns nil at once when another handle is preparing.
 // Call it after Open and whenever PrepareWanted fires, not under LOCK; it
-// writes up to twice the size of a segment.
+// writes up to twice the size of a segment, and syncs an active segment that
+// is nearly full, so that sealing it takes no long sync under LOCK.
 func (l *Log) Prepare() error {
 	if l.closed.Load() {
 		return ErrClosed
@@ -87,6 +88,9 @@ func (l *Log) Prepare() error {
 	err = l.prepareSegments()
 	if err == nil {
 		err = l.prepareReserve()
+	}
+	if end, ok := l.control.pos(ctlEnd); ok && err == nil && l.nearlyFull(end) && l.Durable().Before(end) {
+		_, err = l.Sync()
 	}
 	switch {
 	case err == nil:
@@ -143,7 +147,7 @@ func (l *Log) prepareReserve() error {
 		err = l.sys.Rename(join(l.dir, reserveNew), join(l.dir, reserveName))
 	}
 	if err == nil {
-		err = l.sys.SyncDir(l.dir)
+		err = l.syncDir()
 	}
 	if err != nil {
 		return fmt.Errorf("reserve room for a checkpoint: %w", diskFull(err))

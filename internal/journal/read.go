@@ -168,8 +168,7 @@ func (l *Log) CatchUp(fn func(*Frame) error) error {
 		return err
 	}
 	if l.proven() {
-		l.sawTurn = l.turn.Load()
-		l.ready = l.sawTurn
+		l.own()
 		return nil
 	}
 	defer l.win.reset()
@@ -212,8 +211,7 @@ func (l *Log) settleEnd() error {
 		}
 	}
 	l.publish()
-	l.caught, l.sawTurn = true, l.turn.Load()
-	l.ready = l.sawTurn
+	l.own()
 	if l.aheadOf != l.at.pos.Segment {
 		l.aheadOf = l.at.pos.Segment
 		l.openAhead()

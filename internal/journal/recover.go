@@ -144,7 +144,7 @@ func (l *Log) leavePoison() error {
 	if err := l.removeIfThere(join(l.dir, poisonName)); err != nil {
 		return err
 	}
-	if err := l.sys.SyncDir(l.dir); err != nil {
+	if err := l.syncDir(); err != nil {
 		return err
 	}
 	l.poisoned.Store(nil)

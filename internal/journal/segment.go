@@ -59,7 +59,7 @@ func (l *Log) createSegment(n uint64, head []byte, size int64) error {
 		err = l.sys.Rename(join(l.dir, tmp), join(l.dir, name))
 	}
 	if err == nil {
-		err = l.sys.SyncDir(l.dir)
+		err = l.syncDir()
 	}
 	if err != nil {
 		return fmt.Errorf("prepare segment %d: %w", n, diskFull(err))

@@ -84,6 +84,20 @@ func (l *Log) syncFile(f *openFile) error {
 	return nil
 }
 
+// syncDir makes the names of the directory durable. An error poisons the store:
+// a second try could succeed without having done anything.
+func (l *Log) syncDir() error {
+	if err := l.sys.SyncDir(l.dir); err != nil {
+		err = fmt.Errorf("sync the directory: %w", err)
+		if l.control == nil {
+			return err // the store is being created
+		}
+		l.Poison(err)
+		return l.Poisoned()
+	}
+	return nil
+}
+
 // vouchLate is vouch without LOCK: it takes it.
 func (l *Log) vouchLate(f *openFile, to Pos) error {
 	if err := l.takeLock(true); err != nil {

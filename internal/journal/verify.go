@@ -242,8 +242,9 @@ func (x *examiner) segment(n uint64) (more bool, err error) {
 	for {
 		s, err := walk(&w, &x.c, x.v.seed, x.v.limit, x.take)
 		var bad *CorruptError
+		var own stop
 		switch {
-		case err != nil && !errors.As(err, &bad):
+		case errors.As(err, &own) || (err != nil && !errors.As(err, &bad)):
 			return false, err
 		case x.c.pos.Segment != n:
 			return true, nil
@@ -325,7 +326,9 @@ func (x *examiner) trouble(n uint64, s sight, bad *CorruptError) (over bool, err
 		return true, err
 	}
 	if next < 0 {
-		x.c = chain{pos: Pos{Segment: n + 1}, loose: true}
+		if !bound.Before(Pos{Segment: n + 1}) {
+			x.c = chain{pos: Pos{Segment: n + 1}, loose: true}
+		}
 		return true, nil
 	}
 	x.c = chain{pos: Pos{n, next}, loose: true, synced: x.c.synced}

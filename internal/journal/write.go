@@ -1,10 +1,6 @@
 package journal
 
-import (
-	"errors"
-	"fmt"
-	"io/fs"
-)
+import "fmt"
 
 // Class says what a frame is for, and so whether it may use the reserve.
 type Class uint8
@@ -22,6 +18,9 @@ type FrameHeader struct {
 	Epoch    uint32
 	Stateful bool
 }
+
+// maxKept is how large a buffer is kept for the next frame.
+const maxKept = 4 << 20
 
 // endSpace is the room in the active segment that rolling leaves free for
 // the end record.
@@ -56,215 +55,14 @@ func (l *Log) Reserve(n int, class Class) error {
 			return err
 		}
 	}
+	if class == Enqueue {
+		if err := l.extend(n); err != nil {
+			return err
+		}
+	}
+	l.askSync()
 	if need := headerSize + n + frameAlign; cap(l.out) < need {
 		l.out = make([]byte, 0, max(need, 2*cap(l.out), 16<<10))
-	}
-	return nil
-}
-
-// mustRoll reports whether a frame of n bytes should go to the next segment.
-func (l *Log) mustRoll(n int) bool {
-	if l.at.last.Offset == 0 {
-		return false // only a head so far
-	}
-	if n > loneBody || l.at.size > frameSize(loneBody) {
-		return true
-	}
-	limit := segmentSize(l.o.FirstSegmentBytes, l.at.pos.Segment)
-	return l.at.pos.Offset+frameSize(n)+l.endSpace() > limit
-}
-
-// rollFor begins the next segment, or decides that the active one grows: it
-// may, up to twice its size, while the next is being prepared.
-func (l *Log) rollFor(n int, class Class) error {
-	ahead, err := l.preparedAhead()
-	if err != nil {
-		return fmt.Errorf("roll: %w", err)
-	}
-	if ahead < 2 {
-		l.askPrepare(false)
-	}
-	if ahead >= 2 || (ahead == 1 && class == Settle) {
-		return l.roll()
-	}
-	limit := 2 * segmentSize(l.o.FirstSegmentBytes, l.at.pos.Segment)
-	if n <= loneBody && l.at.size <= frameSize(loneBody) && l.at.pos.Offset+frameSize(n)+l.endSpace() <= limit {
-		return l.extend(n, class)
-	}
-	if ahead == 0 {
-		made, err := l.createNext()
-		switch {
-		case err != nil && (class == Enqueue || !errors.Is(err, ErrDiskFull)):
-			return err
-		case err != nil || !made:
-			return l.growOn(n)
-		}
-	}
-	return l.roll()
-}
-
-// extend lets the active segment grow by a frame of n bytes. The room for the
-// end record is taken first: without it a full disk would keep the segment from
-// being sealed, and so everybody from the reserve.
-func (l *Log) extend(n int, class Class) error {
-	if class == Settle {
-		return nil // the reserve is used up: whatever room is left is for this
-	}
-	f, err := l.files.get(SegmentFile(l.at.pos.Segment))
-	if err != nil {
-		return l.missing(err)
-	}
-	defer l.files.put(f)
-	size, err := f.Size()
-	if err != nil {
-		return fmt.Errorf("extend segment %d: %w", f.id.Number(), err)
-	}
-	missing := l.at.pos.Offset + frameSize(n) + l.endSpace() - size
-	if missing <= 0 {
-		return nil
-	}
-	_, err = f.WriteAt(make([]byte, missing), size)
-	if noSpace(err) {
-		l.setFull(true)
-		l.askPrepare(true)
-	}
-	if err != nil {
-		return fmt.Errorf("extend segment %d: %w", f.id.Number(), diskFull(err))
-	}
-	return nil
-}
-
-// growOn lets the active segment grow although it is far over its size,
-// because there is no room or no right to make the next one.
-func (l *Log) growOn(n int) error {
-	if l.at.pos.Offset+frameSize(n)+l.endSpace() > maxOffset {
-		return fmt.Errorf("%w: segment %d cannot grow further", ErrDiskFull, l.at.pos.Segment)
-	}
-	return nil
-}
-
-// preparedAhead is how many of the next two segments exist.
-func (l *Log) preparedAhead() (int, error) {
-	for k := range 2 {
-		f, err := l.files.get(SegmentFile(l.at.pos.Segment + uint64(k) + 1))
-		if errors.Is(err, fs.ErrNotExist) {
-			return k, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		l.files.put(f)
-	}
-	return 2, nil
-}
-
-// createNext makes the next segment, without bytes, under LOCK: nobody has
-// prepared it. Not made when somebody is about to.
-func (l *Log) createNext() (bool, error) {
-	ok, err := l.tryPrep()
-	if err != nil || !ok {
-		return false, err
-	}
-	defer l.prepUnlock()
-	n := l.at.pos.Segment + 1
-	if there, err := l.exists(SegmentFile(n).Name()); err != nil || there {
-		return there, err
-	}
-	if err := l.createSegment(n, nil, 0); err != nil {
-		if errors.Is(err, ErrDiskFull) {
-			l.setFull(true)
-		}
-		return false, err
-	}
-	return true, nil
-}
-
-// Seal seals the active segment now, begins the next and returns the sealed
-// number. LOCK must be held and the handle caught up. A segment that holds
-// nothing but its head is sealed too.
-func (l *Log) Seal() (uint64, error) {
-	if !l.mayWrite() {
-		return 0, ErrNotLocked
-	}
-	if err := l.Poisoned(); err != nil {
-		return 0, err
-	}
-	n := l.at.pos.Segment
-	ahead, err := l.preparedAhead()
-	if err != nil {
-		return 0, fmt.Errorf("seal segment %d: %w", n, err)
-	}
-	if ahead < 2 {
-		l.askPrepare(false)
-	}
-	if ahead == 0 {
-		made, err := l.createNext()
-		if err != nil {
-			return 0, fmt.Errorf("seal segment %d: %w", n, err)
-		}
-		if !made {
-			return 0, fmt.Errorf("seal segment %d: %w", n, ErrBusy)
-		}
-	}
-	return n, l.roll()
-}
-
-// roll seals the active segment and writes the head of the next, which exists.
-// The sync is short: Prepare and Sync have written most of the segment.
-func (l *Log) roll() error {
-	n := l.at.pos.Segment
-	if n+1 >= maxSegment {
-		return fmt.Errorf("roll: %w: segment numbers are used up", ErrUnsupported)
-	}
-	var counters []byte
-	if l.o.Counters != nil {
-		counters = l.o.Counters()
-	}
-	l.rollSize = max(l.rollSize, len(counters))
-	f, err := l.files.get(SegmentFile(n))
-	if err != nil {
-		return fmt.Errorf("roll: %w", err)
-	}
-	defer l.files.put(f)
-	l.control.store(ctlFlight, pack(l.at.pos))
-	if err := l.writeFrame(f, KindEnd, l.space(counters), l.carried()); err != nil {
-		return fmt.Errorf("seal segment %d: %w", n, err)
-	}
-	if err := l.syncFile(f); err != nil {
-		return fmt.Errorf("seal segment %d: %w", n, err)
-	}
-	l.raiseDurable(l.at.pos)
-	if err := l.begin(); err != nil {
-		return err
-	}
-	l.publish()
-	l.askPrepare(false)
-	return nil
-}
-
-// begin writes the head of the segment that the position begins, whose
-// predecessor is durable. Who prepared the segment may have died before its
-// name was durable, and likewise who created the store or flipped CURRENT.
-func (l *Log) begin() error {
-	if err := l.sys.SyncDir(l.dir); err != nil {
-		return fmt.Errorf("begin segment %d: %w", l.at.pos.Segment, err)
-	}
-	return l.writeHead()
-}
-
-// writeHead writes the head of the segment that the position begins.
-func (l *Log) writeHead() error {
-	f, err := l.files.get(SegmentFile(l.at.pos.Segment))
-	if err != nil {
-		return l.missing(err)
-	}
-	defer l.files.put(f)
-	r := headRecord{store: l.store, prev: l.at.end.Segment, prevEnd: l.at.end.Offset, level: FormatLevel}
-	var body [headBody]byte
-	r.put(body[:])
-	l.control.store(ctlFlight, pack(l.at.pos))
-	if err := l.writeFrame(f, KindHead, l.space(body[:]), l.carried()); err != nil {
-		return fmt.Errorf("begin segment %d: %w", f.id.Number(), err)
 	}
 	return nil
 }
@@ -332,6 +130,9 @@ func (l *Log) Append(body []byte, h FrameHeader) (next Pos, err error) {
 		return Pos{}, fmt.Errorf("append frame: %w", err)
 	}
 	l.publish()
+	if cap(l.out) > maxKept {
+		l.out = nil
+	}
 	return l.at.pos, nil
 }
 

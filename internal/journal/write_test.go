@@ -18,7 +18,7 @@ import (
 func TestRollsAtEveryByteAroundTheEnd(t *testing.T) {
 	const size = 1024
 	rolled := map[bool]int{}
-	for n := 1; n < 500; n++ {
+	for n := 1; n < 500; n += thin {
 		l := mustOpenOn(t, crashfs.New(crashfs.Config{}).Process())
 		must(t, l.Prepare())
 		want := []string{strings.Repeat("a", 300), strings.Repeat("b", n), "c"}
@@ -37,7 +37,7 @@ func TestRollsAtEveryByteAroundTheEnd(t *testing.T) {
 		sameLog(t, l, want)
 		must(t, l.Close())
 	}
-	if rolled[true] < 100 || rolled[false] < 100 {
+	if rolled[true] < 100/thin || rolled[false] < 100/thin {
 		t.Errorf("rolled and not: %v", rolled)
 	}
 }
@@ -278,6 +278,69 @@ func TestEnqueuesLeaveTheLastPreparedSegment(t *testing.T) {
 	if size, err := l.FileBytes(SegmentFile(3)); err != nil || size > 2*4096 {
 		t.Errorf("segment 3 grew to %d bytes (%v)", size, err)
 	}
+}
+
+// TestASegmentGrowsOnWhileSomebodyPrepares has a peer hold PREP: the active
+// segment grows far over its size, and the log goes on as soon as PREP is free.
+func TestASegmentGrowsOnWhileSomebodyPrepares(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	l, peer := mustOpenOn(t, m.Process()), mustOpenOn(t, m.Process())
+	if ok, err := peer.tryPrep(); !ok {
+		t.Fatal(err)
+	}
+	var want []string
+	for l.Pos().Offset < 4*1024 {
+		want = append(want, strings.Repeat("g", 200))
+		must(t, appendOne(l, want[0], Enqueue))
+	}
+	if l.Pos().Segment != 1 {
+		t.Errorf("the log is at %v", l.Pos())
+	}
+	locked(t, l, func() {
+		must(t, l.CatchUp(discard))
+		if _, err := l.Seal(); !errors.Is(err, ErrBusy) {
+			t.Errorf("Seal says %v", err)
+		}
+	})
+	peer.prepUnlock()
+	must(t, appendOne(l, want[0], Enqueue))
+	if l.Pos().Segment != 2 {
+		t.Errorf("then the log is at %v", l.Pos())
+	}
+	sameLog(t, peer, append(want, want[0]))
+	total, err := l.DiskBytes()
+	must(t, err)
+	if spare := l.SpareBytes(); total < 4*1024+controlSize || spare > total-4*1024-controlSize {
+		t.Errorf("%d bytes, %d of them to spare", total, spare)
+	}
+}
+
+func TestMoreFilesThanAHandleKeepsOpen(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	l := mustOpenOn(t, m.Process())
+	must(t, appendOne(l, "one", Settle))
+	must(t, errOf(l.TryCompactLock()))
+	const files = 3 * maxOpenFiles
+	for n := uint64(1); n <= files; n++ {
+		w, err := l.NewPayloadFile(n)
+		must(t, err)
+		must(t, errOf(w.Append(fmt.Appendf(nil, "%06d", n))))
+		must(t, w.Finish())
+	}
+	for i := range 2 * files {
+		n := uint64(i*7%files + 1)
+		var b [6]byte
+		must(t, l.ReadAt(PayloadFile(n), b[:], sideHeader))
+		if string(b[:]) != fmt.Sprintf("%06d", n) {
+			t.Fatalf("file %d holds %q", n, b)
+		}
+	}
+	if n := len(l.files.open); n > maxOpenFiles {
+		t.Errorf("%d files are open", n)
+	}
+	must(t, appendOne(l, "two", Settle))
+	must(t, errOf(l.Sync()))
+	sameLog(t, l, []string{"one", "two"})
 }
 
 func TestAFrameThatIsRefusedComesAgain(t *testing.T) {

@@ -138,15 +138,23 @@ func (f *fleet) kill() {
 
 // finish tells the processes of a role to end, and waits until they have.
 func (f *fleet) finish(role string) {
-	defer f.wg[role].Wait()
+	f.tell(role)
+	f.wg[role].Wait()
+}
+
+func (f *fleet) tell(role string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.running {
-		if m.plan.Role == role {
-			m.leave = true
-			if m.command != nil {
-				must(f.t, m.stdin.Close())
-			}
+		if m.plan.Role != role {
+			continue
+		}
+		m.leave = true
+		if m.command == nil {
+			continue
+		}
+		if err := m.stdin.Close(); err != nil && !errors.Is(err, os.ErrClosed) { // closed: it was killed just now
+			f.t.Error(err)
 		}
 	}
 }
@@ -175,7 +183,7 @@ func TestNothingIsLostWhenProducersAndWorkersAreKilledAtRandom(t *testing.T) {
 	t.Cleanup(f.end)
 	for i := range 4 {
 		for _, role := range []string{asProducer, asWorker} {
-			p := plan{Role: role, Store: dir, Name: fmt.Sprintf("%s-%d", role, i), Concurrency: 8, TTL: time.Second}
+			p := plan{Role: role, Store: dir, Name: fmt.Sprintf("%s-%d", role, i), Concurrency: 16, TTL: time.Second}
 			p.Ledger = filepath.Join(ledgers, p.Name)
 			if role == asProducer {
 				p.Queues = []string{"a", "b"}

@@ -29,7 +29,7 @@ var (
 	spawn = spool.Define[args]("spawn") // starts a command that outlives the process
 	storm = spool.Define[args]("storm") // starts commands all the time
 
-	mixed = spool.Define[args]("mixed", spool.MaxAttempts(6), spool.Retain(time.Hour),
+	mixed = spool.Define[args]("mixed", spool.MaxAttempts(3), spool.Retain(time.Hour),
 		spool.Backoff(spool.Exponential{First: 5 * time.Millisecond, Max: 50 * time.Millisecond})) // anything can happen
 )
 
@@ -73,7 +73,10 @@ func runWorker(t *teller, p plan) error {
 		}
 		return ctx.Err()
 	})
-	mixed.Handle(w, func(context.Context, args) error { return anything() })
+	mixed.Handle(w, func(context.Context, args) error {
+		<-time.After(rand.N(60 * time.Millisecond)) // or it would never be killed in the middle
+		return anything()
+	})
 
 	ctx, stop := untilTold(r.follow)
 	defer stop()

@@ -1,0 +1,238 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// mustRoll reports whether a frame of n bytes should go to the next segment.
+func (l *Log) mustRoll(n int) bool {
+	if l.at.last.Offset == 0 {
+		return false // only a head so far
+	}
+	if n > loneBody || l.at.size > frameSize(loneBody) {
+		return true
+	}
+	limit := segmentSize(l.o.FirstSegmentBytes, l.at.pos.Segment)
+	return l.at.pos.Offset+frameSize(n)+l.endSpace() > limit
+}
+
+// rollFor begins the next segment, or decides that the active one grows: it
+// may, up to twice its size, while the next is being prepared.
+func (l *Log) rollFor(n int, class Class) error {
+	ahead, err := l.preparedAhead()
+	if err != nil {
+		return fmt.Errorf("roll: %w", err)
+	}
+	if ahead < 2 {
+		l.askPrepare(false)
+	}
+	if ahead >= 2 || (ahead == 1 && class == Settle) {
+		return l.roll()
+	}
+	limit := 2 * segmentSize(l.o.FirstSegmentBytes, l.at.pos.Segment)
+	if n <= loneBody && l.at.size <= frameSize(loneBody) && l.at.pos.Offset+frameSize(n)+l.endSpace() <= limit {
+		return nil
+	}
+	if ahead == 0 {
+		made, err := l.createNext()
+		switch {
+		case err != nil && (class == Enqueue || !errors.Is(err, ErrDiskFull)):
+			return err
+		case err != nil || !made:
+			return l.growOn(n)
+		}
+	}
+	return l.roll()
+}
+
+// extendBy is how far a segment is extended at least.
+const extendBy = 64 << 10
+
+// extend makes sure that the active segment has room for an Enqueue's frame of n
+// bytes and the end record after it: else a full disk would keep the segment
+// from being sealed, and so everybody from the reserve. A settlement does not
+// ask: whatever room is left is for it.
+func (l *Log) extend(n int) error {
+	segment := l.at.pos.Segment
+	need := l.at.pos.Offset + frameSize(n) + l.endSpace()
+	if l.roomOf == segment && need <= l.room {
+		return nil
+	}
+	f, err := l.files.get(SegmentFile(segment))
+	if err != nil {
+		return l.missing(err)
+	}
+	defer l.files.put(f)
+	size, err := f.Size()
+	if err != nil {
+		return fmt.Errorf("extend segment %d: %w", segment, err)
+	}
+	l.room, l.roomOf = size, segment
+	if need <= size {
+		return nil
+	}
+	more := max(need-size, min(extendBy, segmentSize(l.o.FirstSegmentBytes, segment)/4))
+	_, err = f.WriteAt(make([]byte, more), size)
+	if noSpace(err) {
+		l.setFull(true)
+		l.askPrepare(true)
+	}
+	if err != nil {
+		return fmt.Errorf("extend segment %d: %w", segment, diskFull(err))
+	}
+	l.room = size + more
+	return nil
+}
+
+// growOn lets the active segment grow although it is far over its size,
+// because there is no room or no right to make the next one.
+func (l *Log) growOn(n int) error {
+	if l.at.pos.Offset+frameSize(n)+l.endSpace() > maxOffset {
+		return fmt.Errorf("%w: segment %d cannot grow further", ErrDiskFull, l.at.pos.Segment)
+	}
+	return nil
+}
+
+// preparedAhead is how many of the next two segments exist.
+func (l *Log) preparedAhead() (int, error) {
+	for k := range 2 {
+		f, err := l.files.get(SegmentFile(l.at.pos.Segment + uint64(k) + 1))
+		if errors.Is(err, fs.ErrNotExist) {
+			return k, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		l.files.put(f)
+	}
+	return 2, nil
+}
+
+// createNext makes the next segment, without bytes, under LOCK: nobody has
+// prepared it. Not made when somebody is about to.
+func (l *Log) createNext() (bool, error) {
+	ok, err := l.tryPrep()
+	if err != nil || !ok {
+		return false, err
+	}
+	defer l.prepUnlock()
+	n := l.at.pos.Segment + 1
+	if there, err := l.exists(SegmentFile(n).Name()); err != nil || there {
+		return there, err
+	}
+	if err := l.createSegment(n, nil, 0); err != nil {
+		if errors.Is(err, ErrDiskFull) {
+			l.setFull(true)
+		}
+		return false, err
+	}
+	return true, nil
+}
+
+// Seal seals the active segment now, begins the next and returns the sealed
+// number. LOCK must be held and the handle caught up. A segment that holds
+// nothing but its head is sealed too.
+func (l *Log) Seal() (uint64, error) {
+	if !l.mayWrite() {
+		return 0, ErrNotLocked
+	}
+	if err := l.Poisoned(); err != nil {
+		return 0, err
+	}
+	n := l.at.pos.Segment
+	ahead, err := l.preparedAhead()
+	if err != nil {
+		return 0, fmt.Errorf("seal segment %d: %w", n, err)
+	}
+	if ahead < 2 {
+		l.askPrepare(false)
+	}
+	if ahead == 0 {
+		made, err := l.createNext()
+		if err != nil {
+			return 0, fmt.Errorf("seal segment %d: %w", n, err)
+		}
+		if !made {
+			return 0, fmt.Errorf("seal segment %d: %w", n, ErrBusy)
+		}
+	}
+	return n, l.roll()
+}
+
+// roll seals the active segment and writes the head of the next, which exists.
+// The sync is short: Prepare and Sync have written most of the segment.
+func (l *Log) roll() error {
+	n := l.at.pos.Segment
+	if n+1 >= maxSegment {
+		return fmt.Errorf("roll: %w: segment numbers are used up", ErrUnsupported)
+	}
+	var counters []byte
+	if l.o.Counters != nil {
+		counters = l.o.Counters()
+	}
+	l.rollSize = max(l.rollSize, len(counters))
+	f, err := l.files.get(SegmentFile(n))
+	if err != nil {
+		return fmt.Errorf("roll: %w", err)
+	}
+	defer l.files.put(f)
+	l.lose() // until the next segment is begun
+	l.control.store(ctlFlight, pack(l.at.pos))
+	if err := l.writeFrame(f, KindEnd, l.space(counters), l.carried()); err != nil {
+		return fmt.Errorf("seal segment %d: %w", n, err)
+	}
+	if err := l.syncFile(f); err != nil {
+		return fmt.Errorf("seal segment %d: %w", n, err)
+	}
+	l.raiseDurable(l.at.pos)
+	if err := l.begin(); err != nil {
+		return err
+	}
+	l.publish()
+	l.own()
+	l.askPrepare(false)
+	return nil
+}
+
+// begin writes the head of the segment that the position begins, whose
+// predecessor is durable. Who prepared the segment may have died before its
+// name was durable, and likewise who created the store or flipped CURRENT.
+func (l *Log) begin() error {
+	if err := l.syncDir(); err != nil {
+		return fmt.Errorf("begin segment %d: %w", l.at.pos.Segment, err)
+	}
+	return l.writeHead()
+}
+
+// writeHead writes the head of the segment that the position begins.
+func (l *Log) writeHead() error {
+	f, err := l.files.get(SegmentFile(l.at.pos.Segment))
+	if err != nil {
+		return l.missing(err)
+	}
+	defer l.files.put(f)
+	r := headRecord{store: l.store, prev: l.at.end.Segment, prevEnd: l.at.end.Offset, level: FormatLevel}
+	var body [headBody]byte
+	r.put(body[:])
+	l.control.store(ctlFlight, pack(l.at.pos))
+	if err := l.writeFrame(f, KindHead, l.space(body[:]), l.carried()); err != nil {
+		return fmt.Errorf("begin segment %d: %w", f.id.Number(), err)
+	}
+	return nil
+}
+
+// askSync makes PrepareWanted fire once when the active segment is nearly full:
+// Prepare syncs it, so that the sync under LOCK that seals it is short.
+func (l *Log) askSync() {
+	segment := l.at.pos.Segment
+	if l.nearEnd != segment && l.nearlyFull(l.at.pos) {
+		l.nearEnd = segment
+		l.askPrepare(false)
+	}
+}
+
+func (l *Log) nearlyFull(p Pos) bool {
+	return p.Offset > segmentSize(l.o.FirstSegmentBytes, p.Segment)/8*7
+}
