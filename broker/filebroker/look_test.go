@@ -43,6 +43,7 @@ func lookAs(t testing.TB, b broker.Broker, job func(*broker.Job), worker func(*b
 	must(t, err)
 	var queues []string
 	for _, c := range counts {
+		c.Bytes = 0 // what a body takes is the broker's business
 		say("count", c)
 		if !slices.Contains(queues, c.Queue) {
 			queues = append(queues, c.Queue)

@@ -42,6 +42,12 @@ func checkBatches(jobs []broker.NewJob) error {
 		if len(seen[id]) != int(b.BatchSize) {
 			return fmt.Errorf("%w: batch %s is to have %d members, this call has %d", broker.ErrInvalid, id, b.BatchSize, len(seen[id]))
 		}
+		// A completion job may be a member of another batch, but not around.
+		for outer, n := batches[b.Batch], 0; outer != nil; outer, n = batches[outer.Batch], n+1 {
+			if outer.ID == id || n > len(batches) {
+				return fmt.Errorf("%w: batch %s is inside itself", broker.ErrInvalid, id)
+			}
+		}
 	}
 	return nil
 }

@@ -26,9 +26,10 @@ func (s *State) makeRoom(w *Writer, now Now, queue string, jobs []broker.NewJob)
 	}
 	var total need
 	tenants := map[string]need{}
+	fresh := newcomers{q, now, map[broker.ID]bool{}, map[keyName]bool{}}
 	for i := range jobs {
 		j := &jobs[i]
-		if q.known(j, now, jobs[:i]) {
+		if !fresh.adds(j) {
 			continue
 		}
 		bytes := int64(len(appendBody(nil, j)))
@@ -63,22 +64,29 @@ func (s *State) makeRoom(w *Writer, now Now, queue string, jobs []broker.NewJob)
 	return nil
 }
 
-// known reports whether an enqueue of j would find it there, or in what comes
-// before it in the same call.
-func (q *queue) known(j *broker.NewJob, now Now, before []broker.NewJob) bool {
-	if !j.ID.IsZero() && q.jobs[j.ID] != nil {
-		return true
+// newcomers finds out which jobs of a call will be added, going through them in
+// order.
+type newcomers struct {
+	q    *queue
+	now  Now
+	ids  map[broker.ID]bool
+	keys map[keyName]bool
+}
+
+// adds reports whether an enqueue of j would add it.
+func (n *newcomers) adds(j *broker.NewJob) bool {
+	key := keyName{j.Task, j.Key}
+	if !j.ID.IsZero() && (n.q.jobs[j.ID] != nil || n.ids[j.ID]) {
+		return false
 	}
-	if j.Key != "" && q.holder(keyName{j.Task, j.Key}, now.Steady) != nil {
-		return true
+	if j.Key != "" && (n.q.holder(key, n.now.Steady) != nil || n.keys[key]) {
+		return false
 	}
-	for i := range before {
-		b := &before[i]
-		if !j.ID.IsZero() && b.ID == j.ID || j.Key != "" && b.Key == j.Key && b.Task == j.Task {
-			return true
-		}
+	n.ids[j.ID] = true
+	if j.Key != "" {
+		n.keys[key] = true
 	}
-	return false
+	return true
 }
 
 type capacity struct{ broker.Capacity }
@@ -90,13 +98,17 @@ func (q *queue) capacity(name string) *capacity {
 	return nil
 }
 
+// over reports whether n does not fit; nothing always fits.
 func (c *capacity) over(l load, n need) bool {
+	if n.jobs == 0 {
+		return false
+	}
 	return c.Jobs > 0 && l.jobs+n.jobs > c.Jobs || c.Bytes > 0 && l.bytes+n.bytes > c.Bytes
 }
 
 // check refuses what cannot be made room for.
 func (c *capacity) check(queue string, tenant *string, l load, n need) error {
-	if n.jobs == 0 || !c.over(l, n) {
+	if !c.over(l, n) {
 		return nil
 	}
 	if c.DropOldest {
@@ -115,13 +127,14 @@ func (c *capacity) check(queue string, tenant *string, l load, n need) error {
 	return e
 }
 
-// dropOldest cancels the ready job of the lowest priority that waits longest, if there is
+// dropOldest cancels the ready job (but none that an earlier drop of this call
+// has just made ready) of the lowest priority that waits longest, if there is
 // one.
 func (s *State) dropOldest(w *Writer, q *queue, tenant *string) bool {
 	var worst *lane
 	for _, t := range q.order {
 		for _, l := range t.lanes {
-			if l.n == 0 || tenant != nil && l.tenant != *tenant {
+			if l.n == 0 || tenant != nil && l.tenant != *tenant || l.head.j.reason == reasonBatch && l.head.j.changedAt == w.base {
 				continue
 			}
 			if worst == nil || l.priority < worst.priority || l.priority == worst.priority && l.head.before(&worst.head) {

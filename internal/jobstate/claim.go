@@ -42,7 +42,7 @@ func (s *State) Claim(w *Writer, now Now, c Claim) (tickets []Ticket, more bool)
 		return nil, false
 	}
 	s.promote(q, now)
-	s.rouse(now)
+	q.rouse(now)
 	p := picker{s: s, q: q, w: w, now: now}
 	more = p.pick(q.wanted(c.Tasks), c.Max)
 	if len(p.jobs) == 0 {
@@ -94,15 +94,23 @@ type picker struct {
 	w      *Writer
 	now    Now
 	jobs   []*job
-	shares []*entrant // whose service changed
-	meters []*meter   // whose rate changed
+	shares []picked // whose service changed
+	meters []*meter // whose rate changed
+}
+
+// picked names a tenant that was served.
+type picked struct {
+	priority int32
+	tenant   string
 }
 
 // pick lets the lanes of the wanted tasks compete. The best one gives jobs as
 // long as it stays ahead of the second best.
 func (p *picker) pick(wanted []*task, n int) (more bool) {
 	refused := 0
+	p.q.recall()
 	for len(p.jobs) < n {
+		p.q.letFreed()
 		best, second := leaders(wanted)
 		if best == nil {
 			return false
@@ -120,7 +128,8 @@ func (p *picker) pick(wanted []*task, n int) (more bool) {
 				break
 			}
 			p.take(best)
-			if best.n == 0 || best.task.best() != best || second != nil && !best.before(second) {
+			p.q.letFreed()
+			if best.n == 0 || p.q.shared(best.priority) || best.task.open.best() != best || second != nil && !best.before(second) {
 				break
 			}
 		}
@@ -144,21 +153,21 @@ func (p *picker) take(l *lane) {
 		}
 	}
 	l.charge()
-	if !slices.Contains(p.shares, l.entrant) {
-		p.shares = append(p.shares, l.entrant)
+	if sh := (picked{l.priority, l.tenant}); !slices.Contains(p.shares, sh) {
+		p.shares = append(p.shares, sh)
 	}
 	l.from = nil
 	p.s.beginClaim(j)
 	p.jobs = append(p.jobs, j)
 	for _, m := range l.meters {
-		m.let() // whoever is next finds out whether there is more room
+		p.q.free(&m.gate) // whoever is next finds out whether there is more room
 	}
 }
 
 // leaders returns the two best lanes, of different tasks.
 func leaders(tasks []*task) (best, second *lane) {
 	for _, t := range tasks {
-		switch l := t.best(); {
+		switch l := t.open.best(); {
 		case l == nil:
 		case best == nil || l.before(best):
 			best, second = l, best
@@ -172,11 +181,12 @@ func leaders(tasks []*task) (best, second *lane) {
 // write adds to the claim's record what became of shares and rates.
 func (p *picker) write() {
 	p.w.uint(uint64(len(p.shares)))
-	for _, e := range p.shares {
-		p.w.int(int64(e.level.priority))
-		p.w.uint(uint64(e.share.turn.at))
-		p.w.str(e.tenant)
-		p.w.uint(uint64(e.share.service))
+	for _, sh := range p.shares {
+		t := p.q.turnOf(sh.priority)
+		p.w.int(int64(sh.priority))
+		p.w.uint(uint64(t.at))
+		p.w.str(sh.tenant)
+		p.w.uint(uint64(t.shareOf(sh.tenant).service))
 	}
 	p.w.uint(uint64(len(p.meters)))
 	for _, m := range p.meters {

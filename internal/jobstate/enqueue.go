@@ -49,32 +49,11 @@ type enqueueRec struct {
 // Enqueue adds jobs to a queue, all or none: an error means that nothing was
 // written. The answers are in the order of jobs.
 func (s *State) Enqueue(w *Writer, now Now, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
-	if s.queues[queue] == nil {
-		if err := broker.ValidName(queue); err != nil {
-			return nil, fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
-		}
-	}
-	if len(jobs) > broker.MaxBatchJobs {
-		return nil, fmt.Errorf("%w: %d jobs in one call, the limit is %d", broker.ErrTooLarge, len(jobs), broker.MaxBatchJobs)
-	}
-	size := 0
-	for i := range jobs {
-		if err := s.checkNew(queue, &jobs[i]); err != nil {
-			if len(jobs) > 1 {
-				err = fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
-			}
-			return nil, err
-		}
-		size += jobs[i].Size()
-	}
-	if size > broker.MaxCallBytes {
-		return nil, fmt.Errorf("%w: %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, broker.MaxCallBytes)
+	if err := s.checkAll(queue, jobs); err != nil {
+		return nil, err
 	}
 	if q := s.queues[queue]; q != nil {
 		s.promote(q, now) // what is due stands before what comes now
-	}
-	if err := checkBatches(jobs); err != nil {
-		return nil, err
 	}
 	if err := s.makeRoom(w, now, queue, jobs); err != nil {
 		return nil, err
@@ -84,6 +63,33 @@ func (s *State) Enqueue(w *Writer, now Now, queue string, jobs []broker.NewJob) 
 		answers[i] = s.enqueue(w, now, queue, &jobs[i])
 	}
 	return answers, nil
+}
+
+// checkAll guards the store against what would damage it, and refuses a call
+// that can never be right.
+func (s *State) checkAll(queue string, jobs []broker.NewJob) error {
+	if s.queues[queue] == nil {
+		if err := broker.ValidName(queue); err != nil {
+			return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
+		}
+	}
+	if len(jobs) > broker.MaxBatchJobs {
+		return fmt.Errorf("%w: %d jobs in one call, the limit is %d", broker.ErrTooLarge, len(jobs), broker.MaxBatchJobs)
+	}
+	size := 0
+	for i := range jobs {
+		if err := s.checkNew(queue, &jobs[i]); err != nil {
+			if len(jobs) > 1 {
+				err = fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
+			}
+			return err
+		}
+		size += jobs[i].Size()
+	}
+	if size > broker.MaxCallBytes {
+		return fmt.Errorf("%w: %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, broker.MaxCallBytes)
+	}
+	return checkBatches(jobs)
 }
 
 // checkNew guards the store: a known task has passed ValidName before.

@@ -61,8 +61,16 @@ func (s *State) explainReady(now Now, q *queue, j *job) broker.Explanation {
 	return broker.Explanation{Reason: broker.WhyNone, Text: "nothing holds it back: the next free worker takes it"}
 }
 
-// explainGate says which limit or group refuses j now, if one does.
+// explainGate says what refuses j now, if anything does: its ordered group
+// before a limit on running jobs, that before the rate that lasts longest.
 func (s *State) explainGate(now Now, q *queue, j *job) (x broker.Explanation) {
+	if j.lane.ordered {
+		if g := q.groups[groupOf(j.lane)]; g != nil && g.holder != nil && g.holder != j {
+			x = broker.Explanation{Reason: broker.WhyLimit, Holders: []broker.Ref{{Queue: q.name, ID: g.holder.id}}}
+			x.Text = fmt.Sprintf("ordered group %q is held by job %s, which is %s", groupOf(j.lane), g.holder.id, g.holder.state)
+			return x
+		}
+	}
 	for _, m := range j.lane.bind() {
 		if m.rule.Running > 0 && m.running >= m.rule.Running {
 			x = broker.Explanation{Reason: broker.WhyLimit, Limit: m.rule.name}
@@ -70,18 +78,14 @@ func (s *State) explainGate(now Now, q *queue, j *job) (x broker.Explanation) {
 			x.Text = fmt.Sprintf("limit %s%s allows %d running jobs, and %d run", m.rule.name, m.of(), m.rule.Running, m.running)
 			return x
 		}
-		if m.rule.Running == 0 {
-			if at := m.allowedAt(now.Steady); at > now.Steady {
-				x = broker.Explanation{Reason: broker.WhyRate, Limit: m.rule.name, Until: nanos(at), After: time.Duration(at - now.Steady)}
-				x.Text = fmt.Sprintf("rate %s%s lets the next job start at %s", m.rule.name, m.of(), x.Until.Format(time.RFC3339Nano))
-				return x
-			}
-		}
 	}
-	if j.lane.ordered {
-		if g := q.groups[groupOf(j.lane)]; g != nil && g.holder != nil && g.holder != j {
-			x = broker.Explanation{Reason: broker.WhyLimit, Holders: []broker.Ref{{Queue: q.name, ID: g.holder.id}}}
-			x.Text = fmt.Sprintf("ordered group %q is held by job %s, which is %s", groupOf(j.lane), g.holder.id, g.holder.state)
+	for _, m := range j.lane.bind() {
+		if m.rule.Running > 0 {
+			continue
+		}
+		if at := m.allowedAt(now.Steady); at > now.Steady && (x.Reason == "" || x.Until.Before(nanos(at))) {
+			x = broker.Explanation{Reason: broker.WhyRate, Limit: m.rule.name, Until: nanos(at), After: time.Duration(at - now.Steady)}
+			x.Text = fmt.Sprintf("rate %s%s lets the next job start at %s", m.rule.name, m.of(), x.Until.Format(time.RFC3339Nano))
 		}
 	}
 	return x
@@ -109,6 +113,9 @@ func (q *queue) leasedJobs(want func(*job) bool) (refs []broker.Ref) {
 // than broker.MaxPageExamine.
 func (q *queue) ahead(j *job) (n int, atLeast bool) {
 	mine := item{at: j.place, seq: j.seq}
+	if j.lane.first.j == j {
+		mine = j.lane.head // it takes the place of the first that waits for it
+	}
 	seen := 0
 	for k := q.lists[broker.Ready].first; k != nil; k = k.next {
 		if seen == broker.MaxPageExamine {

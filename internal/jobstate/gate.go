@@ -12,47 +12,102 @@ import (
 // lets one through. Parking is an index of this State alone: no record tells of
 // it, and another process parks its own.
 type gate struct {
-	parked map[*task]*lanes
+	parked map[*task]*stand
+	freed  bool   // it is in its queue's list of gates that have room again
+	end    func() // called when lanes were let through; may be nil
+}
+
+// free notes that the gate has room: the next claim lets lanes through, once
+// everything of this commit stands where it belongs.
+func (q *queue) free(g *gate) {
+	if !g.freed && len(g.parked) > 0 {
+		g.freed = true
+		q.freed = append(q.freed, g)
+	}
+}
+
+// recall parks the lanes again that were let through and have not used it, so
+// that the ones to serve first now are let through in their place.
+func (q *queue) recall() {
+	for _, l := range q.lent {
+		if g := l.from; g != nil && l.n > 0 && l.isOpen() {
+			l.from = nil
+			g.park(l)
+			q.free(g)
+		}
+	}
+	q.lent = q.lent[:0]
+}
+
+// letFreed lets lanes through where there is room again.
+func (q *queue) letFreed() {
+	for len(q.freed) > 0 {
+		g := q.freed[len(q.freed)-1]
+		q.freed = q.freed[:len(q.freed)-1]
+		g.freed = false
+		g.let()
+		if g.end != nil {
+			g.end()
+		}
+	}
 }
 
 // park puts an open lane among those that wait.
 func (g *gate) park(l *lane) {
 	if g.parked == nil {
-		g.parked = map[*task]*lanes{}
+		g.parked = map[*task]*stand{}
 	}
-	h := g.parked[l.task]
-	if h == nil {
-		h = &lanes{}
-		g.parked[l.task] = h
+	st := g.parked[l.task]
+	if st == nil {
+		st = &stand{queue: l.task.queue}
+		g.parked[l.task] = st
 	}
-	l.park(h)
+	l.move(st)
 }
 
-// let opens at most one parked lane of each task: the one unit that came free
-// is for one of them, and whoever takes it lets the next one try.
+// let opens at most one parked lane of each task, the one to serve first: the
+// one unit that came free is for one of them, and whoever takes it lets the
+// next one try.
 func (g *gate) let() {
-	for t, h := range g.parked {
-		if len(*h) == 0 {
+	for t, st := range g.parked {
+		l := st.best()
+		if l == nil {
 			delete(g.parked, t)
 			continue
 		}
-		l := (*h)[0]
-		l.unpark()
-		l.from = g
+		g.open(l)
 	}
+}
+
+// open opens a parked lane.
+func (g *gate) open(l *lane) {
+	st := l.stand
+	l.move(&l.task.open)
+	st.forget(l.priority, l.tenant)
+	l.from = g
+	l.task.queue.lent = append(l.task.queue.lent, l)
 }
 
 // letAll opens every parked lane: the rules have changed.
 func (g *gate) letAll() {
-	for _, h := range g.parked {
-		for len(*h) > 0 {
-			(*h)[0].unpark()
+	for _, st := range g.parked {
+		for l := st.best(); l != nil; l = st.best() {
+			g.open(l)
+			l.from = nil
 		}
 	}
 	g.parked = nil
 }
 
-func (g *gate) waits() bool { return len(g.parked) > 0 }
+// waits reports whether any lane does.
+func (g *gate) waits() bool {
+	for _, st := range g.parked {
+		if st.best() != nil {
+			return true
+		}
+	}
+	return false
+}
 
 // rule is a limit in force.
 type rule struct {
@@ -149,7 +204,7 @@ func (s *State) refuses(l *lane, now Now) *gate {
 			continue
 		}
 		if at := m.allowedAt(now.Steady); at > now.Steady {
-			s.wakeAt(m, at)
+			l.task.queue.wakeAt(m, at)
 			return &m.gate
 		}
 	}
@@ -172,6 +227,11 @@ func (q *queue) groupFor(value string) *group {
 	g := q.groups[value]
 	if g == nil {
 		g = &group{}
+		g.end = func() {
+			if g.holder == nil && !g.waits() && q.groups[value] == g {
+				delete(q.groups, value)
+			}
+		}
 		q.groups[value] = g
 	}
 	return g
@@ -201,8 +261,7 @@ func (s *State) freeGroup(j *job) {
 	q, value := j.queue(), groupOf(j.lane)
 	g := q.groups[value]
 	g.holder = nil
-	g.let()
-	if !g.waits() {
+	if q.free(&g.gate); !g.freed {
 		delete(q.groups, value)
 	}
 	s.hint(q, nil)
@@ -216,7 +275,7 @@ func (s *State) counted(j *job, by int) {
 		}
 		m.running += by
 		if by < 0 && m.running < m.rule.Running {
-			m.let()
+			j.queue().free(&m.gate)
 			s.hint(j.queue(), m.rule.Tasks)
 		}
 	}
@@ -264,31 +323,38 @@ func (h *wakes) Pop() any {
 }
 
 // wakeAt lets a lane of m through at a time.
-func (s *State) wakeAt(m *meter, at int64) {
+func (q *queue) wakeAt(m *meter, at int64) {
 	if m.wake == 0 || at < m.wake {
 		m.wake = at
-		stdheap.Push(&s.wakes, wake{at, m})
+		stdheap.Push(&q.wakes, wake{at, m})
 	}
 }
 
 // rouse lets lanes through whose rates allow it by now.
-func (s *State) rouse(now Now) {
-	for len(s.wakes) > 0 && s.wakes[0].at <= now.Steady {
-		w := stdheap.Pop(&s.wakes).(wake)
+func (q *queue) rouse(now Now) {
+	for len(q.wakes) > 0 && q.wakes[0].at <= now.Steady {
+		w := stdheap.Pop(&q.wakes).(wake)
 		if w.m.wake == w.at {
 			w.m.wake = 0
-			w.m.let()
+			q.free(&w.m.gate)
 		}
 	}
 }
 
 // nextWake is when a rate lets something through next; 0 means never.
-func (s *State) nextWake() int64 {
-	for len(s.wakes) > 0 && s.wakes[0].m.wake != s.wakes[0].at {
-		stdheap.Pop(&s.wakes)
+func (q *queue) nextWake() int64 {
+	for len(q.wakes) > 0 {
+		w := q.wakes[0]
+		if w.m.wake == w.at && w.m.waits() {
+			break
+		}
+		if w.m.wake == w.at {
+			w.m.wake = 0 // what waited has gone
+		}
+		stdheap.Pop(&q.wakes)
 	}
-	if len(s.wakes) == 0 {
+	if len(q.wakes) == 0 {
 		return 0
 	}
-	return s.wakes[0].at
+	return q.wakes[0].at
 }

@@ -1,7 +1,5 @@
 package jobstate
 
-import stdheap "container/heap"
-
 // laneKey names a lane within a task of a queue.
 type laneKey struct {
 	priority      int32
@@ -10,12 +8,14 @@ type laneKey struct {
 }
 
 // lane holds the ready jobs of one queue, task, priority, tenant and group, by
-// place. Its jobs are claimable or blocked together: it is open, in the heap of
-// its entrant, or parked, in that of the gate which refused it.
+// place. Its jobs are claimable or blocked together: while it has any, it stands
+// among the open lanes of its task, or among those that a gate refused.
 type lane struct {
 	laneKey
 	task    *task
-	entrant *entrant // the tenant's place in its task
+	stand   *stand   // nil when it is empty
+	entrant *entrant // its tenant's place there
+	pos     int      // in the entrant's heap
 	load    *load    // what its tenant has in the queue
 	fifo    []item   // in order; what comes in order is appended here
 	off     int      // of the first of fifo
@@ -25,8 +25,6 @@ type lane struct {
 	refs    int      // jobs in any state that belong to it
 	head    item     // the first live one, when n > 0
 
-	heap *lanes // the one that it is in; nil when n is 0
-	pos  int
 	from *gate // that let it through, while it has not used that
 
 	meters []*meter // of the limits that bind it
@@ -42,7 +40,11 @@ func (l *lane) push(it item) {
 	}
 	if l.n == 1 || it.before(&l.head) && l.head.j != l.first.j {
 		l.head = it
-		l.moved()
+		if l.stand != nil && !l.isOpen() {
+			l.move(&l.task.open) // it may go before what was let through
+		} else {
+			l.moved()
+		}
 	}
 }
 
@@ -112,51 +114,27 @@ func (l *lane) trim() {
 	l.late.trim(0)
 }
 
-// moved puts the lane where its head belongs: out of its heap when it is
-// empty, among the open lanes of its entrant when it was.
+// moved puts the lane where its head belongs: nowhere when it is empty, among
+// the open lanes of its task when it was.
 func (l *lane) moved() {
 	switch {
-	case l.n == 0 && l.heap != nil:
-		l.leaveHeap()
+	case l.n == 0 && l.stand != nil:
+		l.stand.leave(l)
 		l.passOn()
-	case l.n > 0 && l.heap == nil:
-		l.open()
+	case l.n > 0 && l.stand == nil:
+		l.task.open.enter(l)
 	case l.n > 0:
-		stdheap.Fix(l.heap, l.pos)
-		if l.heap == &l.entrant.open {
-			l.entrant.moved()
-		}
+		l.stand.moved(l)
 	}
 }
 
-// open puts the lane among those that a claim looks at.
-func (l *lane) open() {
-	l.heap = &l.entrant.open
-	stdheap.Push(l.heap, l)
-	l.entrant.moved()
-}
+// isOpen reports whether a claim looks at the lane.
+func (l *lane) isOpen() bool { return l.stand == &l.task.open }
 
-// leaveHeap takes the lane out of the heap that it is in.
-func (l *lane) leaveHeap() {
-	h := l.heap
-	stdheap.Remove(h, l.pos)
-	l.heap = nil
-	if h == &l.entrant.open {
-		l.entrant.moved()
-	}
-}
-
-// park puts the lane, which was open, among those that wait for a gate.
-func (l *lane) park(h *lanes) {
-	l.leaveHeap()
-	l.heap = h
-	stdheap.Push(h, l)
-}
-
-// unpark opens a parked lane.
-func (l *lane) unpark() {
-	stdheap.Remove(l.heap, l.pos)
-	l.open()
+// move takes a lane from where it stands to another stand.
+func (l *lane) move(to *stand) {
+	l.stand.leave(l)
+	to.enter(l)
 }
 
 // passOn lets the next lane through that waits where l came through without
@@ -164,20 +142,16 @@ func (l *lane) unpark() {
 func (l *lane) passOn() {
 	if g := l.from; g != nil {
 		l.from = nil
-		g.let()
+		l.task.queue.free(g)
 	}
 }
 
-// lanes is a heap of lanes by their heads. Lanes of one entrant or parked at one
-// gate have the same priority order among them: higher first, then by place.
+// lanes is a heap of lanes of one priority and tenant, by their heads.
 type lanes []*lane
 
-func (h lanes) Len() int { return len(h) }
-func (h lanes) Less(i, k int) bool {
-	a, b := h[i], h[k]
-	return a.priority > b.priority || a.priority == b.priority && a.head.before(&b.head)
-}
-func (h lanes) Swap(i, k int) { h[i], h[k] = h[k], h[i]; h[i].pos, h[k].pos = i, k }
+func (h lanes) Len() int           { return len(h) }
+func (h lanes) Less(i, k int) bool { return h[i].head.before(&h[k].head) }
+func (h lanes) Swap(i, k int)      { h[i], h[k] = h[k], h[i]; h[i].pos, h[k].pos = i, k }
 
 // Push and Pop serve container/heap.
 func (h *lanes) Push(x any) { l := x.(*lane); l.pos = len(*h); *h = append(*h, l) }
@@ -185,6 +159,6 @@ func (h *lanes) Pop() any {
 	a := *h
 	l := a[len(a)-1]
 	a[len(a)-1] = nil
-	*h, l.pos = a[:len(a)-1], -1
+	*h = a[:len(a)-1]
 	return l
 }

@@ -66,63 +66,110 @@ func (t *turn) shareOf(tenant string) *share {
 	return s
 }
 
-// level is one priority of a task, with its open lanes by tenant. An entrant
-// is in one of two heaps, and changes sides late, when it comes to the top.
+// stand is a set of lanes of one task out of which the best can be taken: the
+// open ones, or those that wait at a gate.
+type stand struct {
+	queue  *queue
+	levels []*level // highest priority first
+}
+
+// level is one priority of a stand, with its lanes by tenant. An entrant is in
+// one of two heaps, and changes sides late, when it comes to the top.
 type level struct {
 	priority int32
-	task     *task
 	entrants map[string]*entrant
 	behind   entrants // by the heads of their lanes
 	ahead    entrants // by service
 }
 
-// entrant is a tenant at a level of a task.
+// entrant is a tenant at a level.
 type entrant struct {
 	level  *level
 	tenant string
 	share  *share
-	open   lanes
-	refs   int       // lanes that belong to it
+	lanes  lanes
 	at     int64     // its service when it was put into ahead; it only grows
-	heap   *entrants // nil while no lane is open
+	heap   *entrants // nil while it has no lane
 	pos    int
 }
 
-// levelOf returns the task's level of a priority, made when there is none.
-func (t *task) levelOf(priority int32) *level {
-	i, ok := slices.BinarySearchFunc(t.levels, priority, func(v *level, p int32) int { return -cmp.Compare(v.priority, p) })
-	if ok {
-		return t.levels[i]
-	}
-	v := &level{priority: priority, task: t, entrants: map[string]*entrant{}, ahead: entrants{byService: true}}
-	t.levels = slices.Insert(t.levels, i, v)
-	return v
-}
-
-// enter makes l's tenant an entrant of its level.
-func (t *task) enter(l *lane) {
-	v := t.levelOf(l.priority)
+// enter adds a lane that is not empty and stands nowhere.
+func (st *stand) enter(l *lane) {
+	v := st.level(l.priority)
 	e := v.entrants[l.tenant]
 	if e == nil {
-		e = &entrant{level: v, tenant: l.tenant, share: t.queue.turnOf(l.priority).shareOf(l.tenant)}
+		e = &entrant{level: v, tenant: l.tenant, share: st.queue.turnOf(l.priority).shareOf(l.tenant)}
 		e.share.refs++
 		v.entrants[l.tenant] = e
 	}
-	e.refs++
-	l.entrant = e
+	l.stand, l.entrant = st, e
+	stdheap.Push(&e.lanes, l)
+	e.moved()
 }
 
-// exit undoes enter when a lane ends.
-func (t *task) exit(l *lane) {
-	e, v := l.entrant, l.entrant.level
-	if e.refs--; e.refs > 0 {
-		return
+// leave takes a lane out.
+func (st *stand) leave(l *lane) {
+	e := l.entrant
+	stdheap.Remove(&e.lanes, l.pos)
+	l.stand, l.entrant = nil, nil
+	e.moved()
+}
+
+// forget drops the entrant of a lane that ended, if no other needs it.
+func (st *stand) forget(priority int32, tenant string) {
+	v := st.level(priority)
+	if e := v.entrants[tenant]; e != nil && len(e.lanes) == 0 {
+		e.share.refs--
+		delete(v.entrants, tenant)
 	}
-	e.share.refs--
-	delete(v.entrants, e.tenant)
 	if len(v.entrants) == 0 {
-		t.levels = slices.DeleteFunc(t.levels, func(o *level) bool { return o == v })
+		st.levels = slices.DeleteFunc(st.levels, func(o *level) bool { return o == v })
 	}
+}
+
+// moved puts a lane right whose head changed.
+func (st *stand) moved(l *lane) {
+	stdheap.Fix(&l.entrant.lanes, l.pos)
+	l.entrant.moved()
+}
+
+// level returns the level of a priority, made when there is none.
+func (st *stand) level(priority int32) *level {
+	i, ok := slices.BinarySearchFunc(st.levels, priority, func(v *level, p int32) int { return -cmp.Compare(v.priority, p) })
+	if ok {
+		return st.levels[i]
+	}
+	v := &level{priority: priority, entrants: map[string]*entrant{}, ahead: entrants{byService: true}}
+	st.levels = slices.Insert(st.levels, i, v)
+	return v
+}
+
+// best returns the lane that a claim serves first, or nil: one of the highest
+// priority, or, in a queue with ageing, the one of all that was due first with
+// its priority counted in.
+func (st *stand) best() *lane {
+	if st.queue.ageing != 0 {
+		return st.oldest()
+	}
+	for _, v := range st.levels {
+		if l := v.best(); l != nil {
+			return l
+		}
+	}
+	return nil
+}
+
+// oldest is best with ageing. It looks at every tenant: ageing leaves no order
+// among them that would last.
+func (st *stand) oldest() (best *lane) {
+	for _, v := range st.levels {
+		for _, e := range v.entrants {
+			if len(e.lanes) > 0 && (best == nil || e.lanes[0].before(best)) {
+				best = e.lanes[0]
+			}
+		}
+	}
+	return best
 }
 
 // moved puts the entrant where it belongs after its open lanes, or its share,
@@ -130,7 +177,7 @@ func (t *task) exit(l *lane) {
 func (e *entrant) moved() {
 	var to *entrants
 	switch {
-	case len(e.open) == 0:
+	case len(e.lanes) == 0:
 	case e.share.behind():
 		to = &e.level.behind
 	default:
@@ -151,7 +198,7 @@ func (e *entrant) moved() {
 	}
 }
 
-// best returns the open lane that a claim serves first at this level, or nil.
+// best returns the lane that a claim serves first at this level, or nil.
 func (v *level) best() *lane {
 	for {
 		switch b, a := v.behind.top(), v.ahead.top(); {
@@ -160,9 +207,9 @@ func (v *level) best() *lane {
 		case a != nil && (a.share.behind() || a.at != a.share.service):
 			a.moved()
 		case b != nil:
-			return b.open[0]
+			return b.lanes[0]
 		case a != nil:
-			return a.open[0]
+			return a.lanes[0]
 		default:
 			return nil
 		}
@@ -189,7 +236,7 @@ func (h *entrants) Less(i, k int) bool {
 	if h.byService && a.at != b.at {
 		return a.at < b.at
 	}
-	return a.open[0].head.before(&b.open[0].head)
+	return a.lanes[0].head.before(&b.lanes[0].head)
 }
 
 func (h *entrants) Swap(i, k int) {
@@ -211,34 +258,17 @@ func (h *entrants) Pop() any {
 	return e
 }
 
-// best returns the lane of the task that a claim serves first, or nil. Without
-// ageing that is one of the highest priority; with it, priorities compete by
-// the places of what they would serve, set back by priority × step.
-func (t *task) best() *lane {
-	var best *lane
-	for _, v := range t.levels {
-		l := v.best()
-		if l == nil {
-			continue
-		}
-		if t.queue.ageing == 0 {
-			return l
-		}
-		if best == nil || l.aged() < best.aged() {
-			best = l
-		}
-	}
-	return best
-}
-
-// aged is the place of the lane's head in a queue with ageing.
+// aged is what orders the lane's head in a queue with ageing: when it was due,
+// set back by priority × step.
 func (l *lane) aged() int64 {
-	step := int64(l.task.queue.ageing)
-	return satSub(l.head.at, satMul(int64(l.priority), step))
+	at := l.head.j.runAt
+	if l.first.j == l.head.j {
+		at = min(at, l.head.at) // of the first that waits for it
+	}
+	return satSub(at, satMul(int64(l.priority), int64(l.task.queue.ageing)))
 }
 
-// before says whether l is served before m, a lane of another task of the
-// queue.
+// before says whether l is served before m, another lane of the queue.
 func (l *lane) before(m *lane) bool {
 	if l.task.queue.ageing != 0 {
 		if a, b := l.aged(), m.aged(); a != b {
@@ -262,6 +292,10 @@ func (l *lane) charge() {
 	s.turn.at = start
 	l.entrant.moved()
 }
+
+// shared reports whether several tenants share a priority, so that serving one
+// changes the order of all lanes.
+func (q *queue) shared(priority int32) bool { return len(q.turnOf(priority).shares) > 1 }
 
 func (q *queue) weightOf(tenant string) int64 {
 	if w := q.weights[tenant]; w > 0 {

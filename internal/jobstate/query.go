@@ -197,8 +197,9 @@ func (s *State) Counts(now Now, queue string) (all []broker.Count) {
 	return all
 }
 
-// NextDue returns how long until the next scheduled job of a queue is due; 0
-// means that there is none.
+// NextDue returns how long until the next scheduled job of a queue is due, or a
+// rate lets the next one through that a claim has found waiting; 0 means that
+// neither is known.
 func (s *State) NextDue(now Now, queue string) time.Duration {
 	q := s.queues[queue]
 	if q == nil {
@@ -210,6 +211,11 @@ func (s *State) NextDue(now Now, queue string) time.Duration {
 			if d := max(time.Duration(it.at-t), 1); next == 0 || d < next {
 				next = d
 			}
+		}
+	}
+	if at := q.nextWake(); at > 0 {
+		if d := max(time.Duration(at-now.Steady), 1); next == 0 || d < next {
+			next = d
 		}
 	}
 	return next

@@ -87,7 +87,7 @@ func (s *State) applyReplace(j *job, r *replaceRec, at int64) {
 	j.body = r.body
 	s.uses.add(j.body)
 	weigh(true)
-	j.reason, j.changedAt = reasonReplaced, at
+	j.reason = reasonReplaced
 	j.more().digest = r.digest
 	if h := q.keys[keyName{j.lane.task.name, j.ext.key}]; h != nil && h.id == j.id {
 		h.digest = r.digest
@@ -97,7 +97,7 @@ func (s *State) applyReplace(j *job, r *replaceRec, at int64) {
 		return
 	}
 	s.leave(j)
-	j.place, j.runAt = r.place, r.runAt
+	j.place, j.runAt, j.changedAt = r.place, r.runAt, at
 	if r.flags&pScheduled == 0 {
 		s.lastPlace = max(s.lastPlace, r.place)
 	}

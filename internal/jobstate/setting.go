@@ -64,12 +64,13 @@ func (s *State) Configure(w *Writer, queue string, c *broker.Change) error {
 	if c.Declare {
 		l = declaredLayer
 	}
-	edits := q.edits(l, c)
-	for _, e := range edits {
-		if e.seen != 0 && e.seen != q.revisionOf(e.name) {
-			return fmt.Errorf("%w: %s %q is at revision %d", broker.ErrConflict, e.name.kind, e.name.name, q.revisionOf(e.name))
+	for i := range c.Set {
+		t := &c.Set[i]
+		if is := q.revisionOf(settingName{t.Kind, t.Name}); t.Revision != 0 && t.Revision != is {
+			return fmt.Errorf("%w: %s %q is at revision %d, not %d", broker.ErrConflict, t.Kind, t.Name, is, t.Revision)
 		}
 	}
+	edits := q.edits(l, c)
 	if err := q.checkRules(edits); err != nil {
 		return err
 	}
@@ -116,14 +117,13 @@ type edit struct {
 	name  settingName
 	layer layer
 	set   *broker.Setting
-	seen  uint64
 }
 
 // edits lists what a change does, leaving out what is so already.
 func (q *queue) edits(l layer, c *broker.Change) (edits []edit) {
 	for i := range c.Set {
 		t := c.Set[i]
-		name, seen := settingName{t.Kind, t.Name}, t.Revision
+		name := settingName{t.Kind, t.Name}
 		t.Owner, t.Revision, t.Declared = "", 0, nil
 		if c.Declare {
 			t.Owner = c.Owner
@@ -134,7 +134,7 @@ func (q *queue) edits(l layer, c *broker.Change) (edits []edit) {
 			t.Schedule = &sched
 		}
 		if old := q.settings[name]; old == nil || !same(*old.at(l), &t) {
-			edits = append(edits, edit{name, l, &t, seen})
+			edits = append(edits, edit{name, l, &t})
 		}
 	}
 	if c.Declare {
@@ -414,11 +414,11 @@ func (s *State) Tick(w *Writer, now Now, t *broker.Tick) (won bool, err error) {
 	if next = never; !t.Next.IsZero() {
 		next = t.Next.UnixNano()
 	}
-	switch {
-	case due == 0 && len(t.Jobs) > 0:
+	if due == 0 && len(t.Jobs) > 0 {
 		return false, fmt.Errorf("%w: the first tick of schedule %q only sets its cursor", broker.ErrInvalid, t.Schedule)
-	case next <= due:
-		return false, fmt.Errorf("%w: tick of schedule %q from %v back to %v", broker.ErrInvalid, t.Schedule, t.Due, t.Next)
+	}
+	if next <= due {
+		return false, nil // a cursor never goes back
 	}
 	q := s.queues[t.Queue]
 	if q == nil {
@@ -428,10 +428,8 @@ func (s *State) Tick(w *Writer, now Now, t *broker.Tick) (won bool, err error) {
 	if sched == nil || sched.inForce().Schedule.Paused || sched.due != due || now.Wall < due {
 		return false, nil
 	}
-	for i := range t.Jobs {
-		if err := t.Jobs[i].Validate(0); err != nil {
-			return false, err
-		}
+	if err := s.checkAll(t.Queue, t.Jobs); err != nil {
+		return false, err
 	}
 	w.begin(recTick)
 	w.str(t.Queue)

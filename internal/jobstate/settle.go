@@ -353,6 +353,7 @@ func (s *State) applyFinal(j *job, r *finalRec, at int64) {
 		t.totals.Expired++
 	}
 	s.leave(j)
+	j.flags &^= waitsBatch
 	j.reason, j.ended, j.changedAt = r.reason, r.kind, at
 	s.failed(j, r.failures)
 	j.flags &^= cancelAsked

@@ -31,7 +31,6 @@ type State struct {
 	boot     [16]byte         // the boot in which the epoch was opened
 	offset   int64            // steady time less the machine's monotonic clock, in that boot
 	fresh    int64            // when the epoch began: rates start empty there
-	wakes    wakes            // rates that lanes wait for
 	nextDue  [2]int64         // no scheduled job is due before: steady, wall
 	leases   heap             // by expiry
 	leased   int              // live items of leases
@@ -79,6 +78,9 @@ type queue struct {
 	ageing   time.Duration
 	turns    map[int32]*turn
 	groups   map[string]*group
+	wakes    wakes            // rates that lanes wait for
+	freed    []*gate          // that have room again
+	lent     []*lane          // that gates let through
 	loads    map[string]*load // by tenant
 	load     load             // of all
 	high     int64            // the most jobs that load ever had
@@ -99,7 +101,7 @@ type task struct {
 	queue  *queue
 	lanes  map[laneKey]*lane
 	last   *lane                       // of the last enqueue
-	levels []*level                    // with its lanes, highest priority first
+	open   stand                       // its lanes with ready jobs that no gate has refused
 	rules  []*rule                     // that bind it, by name
 	n      [broker.Cancelled + 1]int64 // jobs by state
 	totals broker.Totals
@@ -156,7 +158,7 @@ func newQueue(name string) *queue {
 }
 
 func (q *queue) makeTask(name string) *task {
-	t := &task{name: name, queue: q, lanes: map[laneKey]*lane{}}
+	t := &task{name: name, queue: q, lanes: map[laneKey]*lane{}, open: stand{queue: q}}
 	q.tasks[name] = t
 	i, _ := slices.BinarySearchFunc(q.order, name, func(t *task, name string) int { return strings.Compare(t.name, name) })
 	q.order = slices.Insert(q.order, i, t)
@@ -172,7 +174,6 @@ func (t *task) laneOf(k laneKey) *lane {
 	l := t.lanes[k]
 	if l == nil {
 		l = &lane{laneKey: k, task: t, load: t.queue.loadOf(k.tenant)}
-		t.enter(l)
 		t.lanes[k] = l
 	}
 	t.last = l
@@ -280,7 +281,7 @@ func (s *State) unref(l *lane) {
 	if l.refs == 0 {
 		delete(l.task.lanes, l.laneKey)
 		l.unbind()
-		l.task.exit(l)
+		l.task.open.forget(l.priority, l.tenant)
 		l.task.queue.unload(l.tenant)
 		if l.task.last == l {
 			l.task.last = nil
@@ -332,8 +333,8 @@ func (s *State) stand(j *job) {
 	it := item{j.place, j.seq, j, j.ver}
 	if j.holds() {
 		j.lane.pushFirst(it)
-		if l := j.lane; l.heap != &l.entrant.open {
-			l.unpark() // what the group kept back, its holder may take
+		if l := j.lane; !l.isOpen() {
+			l.move(&l.task.open) // what the group kept back, its holder may take
 		}
 	} else {
 		j.lane.push(it)

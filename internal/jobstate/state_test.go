@@ -242,8 +242,8 @@ func check(t testing.TB, s *State) {
 			ready := int64(0)
 			for _, l := range tk.lanes {
 				ready += int64(l.n)
-				if (l.n > 0) != (l.heap != nil) {
-					t.Fatalf("%s/%s: a lane of %d jobs is in heap %v", name, tk.name, l.n, l.heap)
+				if (l.n > 0) != (l.stand != nil) {
+					t.Fatalf("%s/%s: a lane of %d jobs stands at %v", name, tk.name, l.n, l.stand)
 				}
 			}
 			if ready != tk.n[broker.Ready] {

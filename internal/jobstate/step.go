@@ -39,11 +39,6 @@ func (s *State) NextDueAny(now Now, queues []string) (next time.Duration) {
 			next = d
 		}
 	}
-	if at := s.nextWake(); at > 0 {
-		if d := max(time.Duration(at-now.Steady), 1); next == 0 || d < next {
-			next = d
-		}
-	}
 	return next
 }
 
