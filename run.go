@@ -37,6 +37,8 @@ type run struct {
 	ready chan struct{} // to the settler: something is finished
 	beat  chan struct{} // to the heart: beat now
 
+	batch, unreported []*work // the settler's: being settled, and settled
+
 	mu        sync.Mutex
 	held      []*work        // every lease not settled yet; a work knows its place
 	running   int            // in a slot, or on its way to one

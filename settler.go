@@ -10,18 +10,23 @@ import (
 
 // settleLoop settles finished jobs: always all that have gathered while the
 // last call was on its way. A call that fails is made again until it succeeds
-// or the run is over; meanwhile the leases are kept by the heartbeats.
+// or the run is over; meanwhile the leases are kept by the heartbeats. A hook
+// that ends the goroutine ends the loop: another goes on where it stopped.
 func (r *run) settleLoop() {
 	over := false
 	defer func() {
-		if !over { // a hook has ended the goroutine
+		if !over {
 			r.loops.Go(r.settleLoop)
 		}
 	}()
 	var pause pause
 	for {
-		batch := r.takeFinished()
-		if len(batch) == 0 {
+		r.reportSettled()
+		if len(r.batch) == 0 {
+			if r.batch = r.takeFinished(); len(r.batch) > 0 {
+				r.sendNotes(r.batch)
+				continue
+			}
 			select {
 			case <-r.ready:
 				continue
@@ -30,20 +35,18 @@ func (r *run) settleLoop() {
 				return
 			}
 		}
-		r.sendNotes(batch)
-		for {
-			err := r.settle(batch)
-			if r.ctx.Err() != nil && err != nil {
-				over = true
-				return
-			}
-			r.fault("settle", err)
-			if err == nil {
-				break
-			}
+		err := r.settle(r.batch)
+		if err == nil {
+			r.batch = nil
+			pause.reset()
+		} else if r.ctx.Err() != nil {
+			over = true
+			return
+		}
+		r.fault("settle", err)
+		if err != nil {
 			pause.after(r.ctx, faultMin, faultMax)
 		}
-		pause.reset()
 	}
 }
 
@@ -133,7 +136,7 @@ func (r *run) settleCall(batch []*work) (answers []broker.Settled, err error) {
 	return answers, err
 }
 
-// settled forgets the leases of a batch and reports each run.
+// settled forgets the leases of a batch.
 func (r *run) settled(batch []*work, answers []broker.Settled) {
 	r.mu.Lock()
 	for _, w := range batch {
@@ -152,8 +155,18 @@ func (r *run) settled(batch []*work, answers []broker.Settled) {
 			w.refuse(err)
 		}
 		w.done = true
+		r.unreported = append(r.unreported, w)
+	}
+}
+
+// reportSettled reports each run that is settled.
+func (r *run) reportSettled() {
+	for len(r.unreported) > 0 {
+		w := r.unreported[0]
+		r.unreported = r.unreported[1:]
 		r.report(w)
 	}
+	r.unreported = nil
 }
 
 // sendNotes sends what handlers noted since the last heartbeat, in one call.

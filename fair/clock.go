@@ -1,9 +1,6 @@
 package fair
 
-import (
-	"math"
-	"math/bits"
-)
+import "math"
 
 // Time is virtual time: service ÷ weight, in units of 1/Unit. The time of a key
 // is the start of its next service; the key with the least goes next. Which of
@@ -44,22 +41,17 @@ func (c Clock) Rejoin(t Time) Time { return max(t, c.Now) }
 func (c Clock) Passed(t Time) bool { return t <= c.Now }
 
 // Charge serves a key whose time is t: it moves the clock on to t and returns the
-// key's next time, cost ÷ weight later. Costs and weights below 1 count as 1. At
-// the end of time it stays there, which [Clock.Rebase] prevents.
+// key's next time, cost ÷ weight later. Costs and weights below 1 count as 1, a
+// cost above MaxCost as MaxCost. At the end of time it stays there, which
+// [Clock.Rebase] prevents.
 func (c *Clock) Charge(t Time, cost int64, weight int) Time {
 	c.Now = max(c.Now, t)
 	w := uint64(max(weight, 1))
-	hi, lo := bits.Mul64(uint64(max(cost, 1)), Unit)
-	lo, carry := bits.Add64(lo, w/2, 0) // to the nearest
-	if hi += carry; hi >= w {
-		return math.MaxUint64
+	d := (uint64(min(max(cost, 1), MaxCost))*Unit + w/2) / w // to the nearest
+	if next := t + Time(max(d, 1)); next > t {
+		return next
 	}
-	d, _ := bits.Div64(hi, lo, w)
-	sum, carry := bits.Add64(uint64(t), max(d, 1), 0)
-	if carry > 0 {
-		return math.MaxUint64
-	}
-	return Time(sum)
+	return math.MaxUint64
 }
 
 // Rebase starts the clock again at 0 when it is past half of its range, and

@@ -49,6 +49,17 @@ func TestIdleKeysAreForgotten(t *testing.T) {
 	}
 }
 
+func TestTheDefaultWeightIsNotKept(t *testing.T) {
+	v, d := NewVirtual[int, int](), drr(t, 1)
+	for _, w := range []int{5, 1} {
+		setWeight(t, v, 0, w)
+		setWeight(t, d, 0, w)
+	}
+	if len(v.weights) != 0 || len(d.weights) != 0 {
+		t.Errorf("kept %v and %v", v.weights, d.weights)
+	}
+}
+
 func TestVirtualTimeStartsAgainBeforeItEnds(t *testing.T) {
 	v, m := NewVirtual[int, int](), newStartTime()
 	v.clock.Now = math.MaxUint64/2 - 20*Unit
@@ -121,8 +132,11 @@ func TestAClockAtTheEndOfTime(t *testing.T) {
 	if got := c.Charge(math.MaxUint64-5, 1, 1); got != math.MaxUint64 {
 		t.Errorf("a service past the end is at %d", got)
 	}
-	if got := c.Charge(0, math.MaxInt64, 1); got != math.MaxUint64 {
-		t.Errorf("a cost past the end is at %d", got)
+	if got := c.Charge(math.MaxUint64-Unit, 1, 1); got != math.MaxUint64 {
+		t.Errorf("a service up to the end is at %d", got)
+	}
+	if got := c.Charge(0, math.MaxInt64, 1); got != MaxCost*Unit {
+		t.Errorf("a cost above the largest is at %d", got)
 	}
 	if shift := c.Rebase(); shift != math.MaxUint64-5 || c.Now != 0 {
 		t.Errorf("it takes off %d and stands at %d", shift, c.Now)

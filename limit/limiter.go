@@ -123,7 +123,7 @@ func (l *Limiter) AllowN(n int) bool {
 // readLocked reads the clock and lets the time since the last reading pass. It
 // reads under the lock: two readings in the wrong order would be a step back.
 func (l *Limiter) readLocked() {
-	since := time.Duration(0)
+	var since time.Duration
 	if l.steady {
 		since = time.Since(l.made)
 	} else {

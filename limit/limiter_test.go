@@ -77,7 +77,7 @@ func TestATokenBucketGivesItsBurstAndThenTheRate(t *testing.T) {
 		for _, c := range []struct {
 			after time.Duration
 			want  int
-		}{{0, 3}, {99 * time.Millisecond, 0}, {time.Millisecond, 1}, {250 * time.Millisecond, 2}, {50 * time.Millisecond, 1}, {time.Hour, 3}} {
+		}{{0, 3}, {100*time.Millisecond - 1, 0}, {1, 1}, {250 * time.Millisecond, 2}, {50 * time.Millisecond, 1}, {time.Hour, 3}} {
 			time.Sleep(c.after)
 			if got := drain(l); got != c.want {
 				t.Errorf("%d units went %v later, want %d", got, c.after, c.want)
@@ -115,9 +115,17 @@ func TestAllowNTakesAllOrNone(t *testing.T) {
 				t.Errorf("%d units: %v", c.n, got)
 			}
 		}
+		time.Sleep(time.Second - 1)
+		if l.AllowN(10) {
+			t.Error("the burst went a nanosecond before it was earned")
+		}
+		time.Sleep(time.Nanosecond)
+		if !l.AllowN(10) {
+			t.Error("the burst did not go when it was earned")
+		}
 		defer func() {
-			if recover() == nil {
-				t.Error("a negative number of units was accepted")
+			if text, _ := recover().(string); text != "limit: negative number of units" {
+				t.Errorf("a negative number of units: %q", text)
 			}
 		}()
 		l.AllowN(-1)
@@ -197,7 +205,10 @@ func TestCancelGivesBackTheLastReservation(t *testing.T) {
 		next(400).Cancel()
 		d.Cancel()
 		c.Cancel()
-		next(200)
+		e := next(200)
+		time.Sleep(200 * time.Millisecond)
+		e.Cancel() // its time has come just now
+		next(100)
 		time.Sleep(time.Second)
 		next(0)
 	})
@@ -225,6 +236,18 @@ func TestAFullLeakyBucketReservesNothing(t *testing.T) {
 			t.Errorf("after one leaked: %v, %v", r.OK(), r.Delay())
 		}
 	})
+}
+
+func TestACapacityIsATimeRoundedUp(t *testing.T) {
+	for _, c := range []struct {
+		rate     string
+		capacity int
+		most     int64
+	}{{"10/s", 2, 200_000_000}, {"3/s", 1, 333_333_334}, {"3/s", 2, 666_666_667}, {"3/s", 3, 1e9}, {"3/s", 0, 0}} {
+		if l := leakyBucket(t, c.rate, c.capacity, nil); l.most != c.most {
+			t.Errorf("%d at %s may wait %d ns, want %d", c.capacity, c.rate, l.most, c.most)
+		}
+	}
 }
 
 func TestALimiterOutlivesAStepOfItsClock(t *testing.T) {

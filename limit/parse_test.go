@@ -2,6 +2,7 @@ package limit
 
 import (
 	"encoding/json"
+	"math/bits"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,11 @@ func TestParseRateReads(t *testing.T) {
 		{"5/d", Rate{Count: 5, Per: 24 * time.Hour}, "5/d"},
 		{"0.5/s", Rate{Count: 1, Per: 2 * time.Second}, "1/2s"},
 		{"10/30s", Rate{Count: 10, Per: 30 * time.Second}, "10/30s"},
+		{"10/1s", Rate{Count: 10, Per: time.Second}, "10/s"},
+		{"1/3650d", Rate{Count: 1, Per: MaxPer}, "1/3650d"},
+		{"0.5/1825d", Rate{Count: 1, Per: MaxPer}, "1/3650d"},
+		{"1/s burst 1000", Rate{Count: 1, Per: time.Second, Burst: 1000}, "1/s burst 1000"},
+		{"1000000/s burst 1000000000", Rate{Count: 1e6, Per: time.Second, Burst: 1e9}, "1000000/s burst 1000000000"},
 		{"10/60s", Rate{Count: 10, Per: time.Minute}, "10/m"},
 		{"1/24h", Rate{Count: 1, Per: 24 * time.Hour}, "1/d"},
 		{"1/90m", Rate{Count: 1, Per: 90 * time.Minute}, "1/90m"},
@@ -123,6 +129,7 @@ func TestParseRateRefuses(t *testing.T) {
 }
 
 func TestValidateNamesTheField(t *testing.T) {
+	edge, _ := bits.Mul64(MaxCount, uint64(MaxPer))
 	for _, c := range []struct {
 		name string
 		rate Rate
@@ -138,6 +145,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		{"a burst above the largest", Rate{Count: 1, Per: 1, Burst: MaxCount + 1}, "burst is 1000000001"},
 		{"a burst of more than ten years", Rate{Count: 1, Per: MaxPer / 2, Burst: 3}, "3650 days"},
 		{"a burst of far more", Rate{Count: 1, Per: MaxPer, Burst: MaxCount}, "3650 days"},
+		{"a burst whose time is just above 2^64 ns", Rate{Count: int(edge), Per: MaxPer, Burst: MaxCount}, "3650 days"},
 		{"the slowest", Rate{Count: 1, Per: MaxPer}, ""},
 		{"the fastest", Rate{Count: MaxCount, Per: 1}, ""},
 		{"the fastest with the least burst", Rate{Count: MaxCount, Per: 1, Burst: 1}, ""},

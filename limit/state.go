@@ -51,10 +51,7 @@ func (r Rate) Allow(st State, now int64, n int) (next State, wait time.Duration,
 	}
 	cost, room := r.cost(n), r.cost(burst-n)
 	next = st
-	if st == (State{}) {
-		next.Last, next.High = now, now
-	}
-	back := now < next.Last
+	back := now < st.Last
 	next.fit(count, room.plus(cost, count))
 	next.pass(now)
 	if ns, ok := next.take(count, cost, room, 0); !ok {
@@ -144,7 +141,7 @@ func (st *State) take(count uint32, cost, room span, most int64) (wait int64, ok
 	return wait, true
 }
 
-// untake takes cost off the debt again.
+// untake takes cost off the debt again. A debt below 0 lasts until the next pass.
 func (st *State) untake(count uint32, cost span) {
 	st.Debt -= cost.ns
 	if st.Part < cost.part {
@@ -152,7 +149,4 @@ func (st *State) untake(count uint32, cost span) {
 		st.Debt--
 	}
 	st.Part -= cost.part
-	if st.Debt < 0 {
-		st.Debt, st.Part = 0, 0
-	}
 }

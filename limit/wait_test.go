@@ -116,6 +116,46 @@ func TestALeaverGivesBackASlotThatHasCome(t *testing.T) {
 	})
 }
 
+func TestALateSlotGivenBackIsWorthOneUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := new(wall)
+		q := newLine(leakyBucket(t, "1/s", 100, c))
+		q.l.Allow()
+		ctx, cancel := context.WithCancel(t.Context())
+		q.join(ctx, 0)
+		c.by(1500 * time.Millisecond) // past its slot, before its timer
+		cancel()
+		q.wg.Wait()
+		if !q.l.Allow() {
+			t.Error("it was not given back")
+		}
+		time.Sleep(500 * time.Millisecond)
+		if q.l.Allow() {
+			t.Error("it was worth more than one unit")
+		}
+	})
+}
+
+// early is a clock whose timers fire a nanosecond too early.
+type early struct{ system }
+
+func (early) Timer(d time.Duration) (<-chan time.Time, func()) {
+	return system{}.Timer(max(1, d-1))
+}
+
+func TestATimerThatFiresEarlyLetsNobodyGoEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newLine(leakyBucket(t, "1/s", 100, early{}))
+		for id := range 3 {
+			q.join(t.Context(), id)
+		}
+		q.wg.Wait()
+		if want := []time.Duration{0, time.Second, 2 * time.Second}; !slices.Equal(q.at, want) {
+			t.Errorf("went at %v, want %v", q.at, want)
+		}
+	})
+}
+
 func TestAReservationBehindAWaiterKeepsItsInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newLine(leakyBucket(t, "1/s", 100, nil))
@@ -174,6 +214,14 @@ func TestAFullLeakyBucketMakesNobodyWait(t *testing.T) {
 		q.wg.Wait()
 		if want := []time.Duration{0, time.Second, 2 * time.Second}; !slices.Equal(q.at, want) {
 			t.Errorf("went at %v, want %v", q.at, want)
+		}
+		time.Sleep(time.Hour)
+		q = newLine(leakyBucket(t, "1/s", 1, nil))
+		q.l.Allow()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		if err := q.l.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrFull) {
+			t.Errorf("there is room, but not in time: %v", err)
 		}
 		q = newLine(leakyBucket(t, "1/s", 0, nil))
 		if q.l.Wait(t.Context()) != nil || !errors.Is(q.l.Wait(t.Context()), ErrFull) {

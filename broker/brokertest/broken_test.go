@@ -9,14 +9,15 @@ import (
 	"github.com/spoolq/spool/broker"
 )
 
-// breakages are brokers that keep all of the contract but one thing. topics are
-// some of those in which the suite has to notice.
-var breakages = []struct {
+// breakage is a broker that keeps all of the contract but one thing.
+type breakage struct {
 	name   string
 	broken func(r *rules)
-	topics []string
-	seen   bool // random histories notice as well
-}{
+	topics []string // some of those in which the suite has to notice
+	seen   bool     // random histories notice as well
+}
+
+var breakages = []breakage{
 	{"the token does not grow", func(r *rules) { r.token = func(*job) uint64 { return 1 } }, []string{"lease", "settle", "attempts"}, true},
 	{"the token shrinks", func(r *rules) { r.token = func(j *job) uint64 { return 1000 - j.claims } }, []string{"lease"}, true},
 	{"a key is never freed", func(r *rules) { r.free = func(*store, *job) {} }, []string{"keys"}, true},
@@ -93,7 +94,7 @@ func noticed(t *testing.T, topics []string, harness func() Harness) map[string]i
 }
 
 func TestTheSuiteNoticesABrokenBroker(t *testing.T) {
-	for _, b := range breakages {
+	for _, b := range slices.Concat(breakages, flowBreakages) {
 		t.Run(b.name, func(t *testing.T) {
 			failed := noticed(t, b.topics, func() Harness {
 				m := NewModel(nil)
@@ -110,7 +111,7 @@ func TestTheSuiteNoticesABrokenBroker(t *testing.T) {
 }
 
 func TestTheSuiteNoticesALie(t *testing.T) {
-	for _, l := range lies {
+	for _, l := range slices.Concat(lies, flowLies) {
 		t.Run(l.name, func(t *testing.T) {
 			failed := noticed(t, []string{l.topic}, func() Harness {
 				m := NewModel(nil)
@@ -130,7 +131,7 @@ func TestTheSuiteFailsNobodyWhoKeepsTheContract(t *testing.T) {
 }
 
 func TestHistoriesNoticeABrokenBroker(t *testing.T) {
-	for _, b := range breakages {
+	for _, b := range slices.Concat(breakages, flowBreakages) {
 		if !b.seen {
 			continue
 		}

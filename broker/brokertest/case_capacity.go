@@ -234,6 +234,9 @@ var capacityRules = []rule{
 		row := func() string {
 			counts, err := f.b.Counts(f.ctx, queue)
 			f.must("counts", err)
+			if len(counts) == 0 {
+				return "no row"
+			}
 			for _, c := range counts[1:] {
 				if c.Depth != counts[0].Depth || c.HighWater != counts[0].HighWater || c.Bytes != counts[0].Bytes {
 					f.Errorf("rows of one queue differ: %+v", counts)

@@ -57,7 +57,7 @@ var leaving = []struct {
 var groupRules = []rule{
 	{"the jobs of an ordered group run one at a time, in their order", func(f *fixture) {
 		refs := f.add(queue, ordered("g"), ordered("g"), ordered("h"), ordered("g"))
-		leases := f.claim(10)
+		leases := exactly(f, "leases", f.claim(10), 2)
 		f.wantOrder("claims", leaseIDs(leases), refs, 0, 2)
 		f.none()
 		f.end(leases[1], broker.Ack)
@@ -154,7 +154,7 @@ var groupRules = []rule{
 			return with(func(n *broker.NewJob) { n.Tenant, n.Ordered = tenant, true })
 		}
 		refs := f.add(queue, mk("x"), mk("x"), mk("y"), mk(""), mk(""))
-		leases := f.claim(10)
+		leases := exactly(f, "leases", f.claim(10), 3)
 		f.wantOrder("claims", leaseIDs(leases), refs, 0, 2, 3)
 		f.none()
 	}},

@@ -34,7 +34,7 @@ var limitRules = []rule{
 	{"no more jobs of a task run than its limit", func(f *fixture) {
 		f.set(running("slots", broker.PerQueue, 2))
 		refs := f.addMany(5)
-		leases := f.claim(10)
+		leases := exactly(f, "leases", f.claim(10), 2)
 		f.wantOrder("claims", leaseIDs(leases), refs, 0, 1)
 		f.none()
 		f.end(leases[0], broker.Ack)
@@ -172,7 +172,7 @@ var limitRules = []rule{
 		f.set(running("all", broker.PerQueue, 3), running("each", broker.PerTenant, 1), running("both", broker.PerQueue, 2, task, "u"))
 		f.addOne(with(func(n *broker.NewJob) { n.Task, n.Priority = "u", 1 }))
 		refs := f.add(queue, of("x"), of("x"), of("y"), of("z"))
-		leases := f.claim(10)
+		leases := exactly(f, "leases", f.claim(10), 2)
 		f.wantOrder("claims", leaseIDs(leases[1:]), refs, 0)
 		f.end(leases[0], broker.Ack)
 		f.wantOrder("claims", leaseIDs(f.claim(10)), refs, 2)
@@ -206,7 +206,7 @@ var limitRules = []rule{
 		}
 		f.add(queue, jobs...)
 		got := 0
-		for range 40 {
+		for range 20 {
 			got += len(f.claim(100))
 		}
 		want(f, "leases", got, 300)

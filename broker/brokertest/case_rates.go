@@ -78,7 +78,9 @@ var rateRules = []rule{
 			want(f, "after a third", f.burst(), 1)
 			f.advance(665 * time.Millisecond)
 			want(f, "after two thirds", f.burst(), 1)
-			f.advance(time.Millisecond) // to the whole second
+			f.advance(time.Millisecond - 1)
+			f.none()
+			f.advance(1) // to the whole second
 			want(f, "after a second", f.burst(), 1)
 		}
 	}},

@@ -28,7 +28,7 @@ var reasonRules = []rule{
 		f.register(f.b, broker.Worker{ID: "w"})
 		f.set(running("slots", broker.PerTenant, 2))
 		refs := f.add(queue, of("x"), of("x"), of("x"), of("x"), of("y"))
-		leases := f.claim(3)
+		leases := exactly(f, "leases", f.claim(3), 3)
 		e := f.wantWhy(refs[2], broker.WhyLimit)
 		want(f, "limit", e.Limit, "slots")
 		f.wantHolders(e, refs[0], refs[1])

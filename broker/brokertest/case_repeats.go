@@ -54,7 +54,7 @@ var repeatRules = []rule{
 		f.wantRepeat("ready", again(ready, broker.RepeatReplace, "new"), ready.ID, true)
 		f.advance(tick)
 		refs = append(refs, f.addMany(1)...)
-		leases := f.claim(10)
+		leases := exactly(f, "leases", f.claim(10), 4)
 		f.wantOrder("claims", leaseIDs(leases), refs, 0, 1, 2, 3)
 		want(f, "payloads", string(leases[0].Job.Payload)+string(leases[2].Job.Payload), "newnew")
 	}},

@@ -130,7 +130,7 @@ func (g *generator) tick() step {
 	first := g.slot()
 	s := tickStep{client: g.client(), queue: first.ref().Queue, schedule: pick(g, "s", "s", "s2", "none"),
 		due: pick(g, dueAsIs, dueAsIs, dueAsIs, dueAsIs, dueAsIs, dueAsIs, dueZero, dueWrong)}
-	if g.IntN(12) > 0 {
+	if g.IntN(6) > 0 {
 		s.next = historyUnit + g.units(5)
 	}
 	for i := range g.IntN(3) {

@@ -33,31 +33,32 @@ func (g *generator) units(n int) time.Duration { return time.Duration(g.IntN(n))
 
 func (g *generator) step() step {
 	switch n := g.IntN(100); {
-	case n < 25:
+	case n < 22:
 		return g.enqueue()
-	case n < 43:
+	case n < 39:
 		return g.claim()
-	case n < 62:
+	case n < 55:
 		return g.settle()
-	case n < 66:
+	case n < 58:
 		return g.extend()
-	case n < 74:
+	case n < 65:
 		return g.command()
-	case n < 82:
+	case n < 73:
 		return passStep(historyUnit/2 + g.units(6))
-	case n < 84:
+	case n < 75:
 		return passStep(pick(g, time.Second, time.Minute, 2*time.Hour))
-	case n < 86:
+	case n < 77:
 		return reopenStep(g.IntN(historyClients+1) - 1)
-	case n < 88:
+	case n < 79:
 		return explainStep{g.client(), []slot{g.slot(), g.slot()}}
-	case n < 91 || !g.settings:
+	case n < 83:
 		return g.batch()
-	case n < 97:
+	case !g.settings:
+		return g.claim()
+	case n < 93:
 		return g.configure()
-	default:
-		return g.tick()
 	}
+	return g.tick()
 }
 
 func (g *generator) job(s slot) broker.NewJob {

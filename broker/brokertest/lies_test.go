@@ -7,13 +7,15 @@ import (
 	"github.com/spoolq/spool/broker"
 )
 
-// lies are clients that do or say one thing wrong of what the model does, and
+// lie is a client that does or says one thing wrong of what the model does, and
 // the topic in which the suite has to notice.
-var lies = []struct {
+type lie struct {
 	name  string
 	topic string
 	tell  func(m *Model) broker.Broker
-}{
+}
+
+var lies = []lie{
 	{"a stale token is accepted", "lease", func(m *Model) broker.Broker { return staleSettler{m} }},
 	{"every lease is held", "lease", func(m *Model) broker.Broker { return yesSayer{m} }},
 	{"a batch is added job by job", "enqueue", func(m *Model) broker.Broker { return splitter{m} }},

@@ -37,8 +37,8 @@ func (s *store) blocks(j *job) (all []block) {
 			continue
 		}
 		var holders []*job
-		for _, o := range s.in(j.Queue, broker.Leased) {
-			if s.rules.counts(l, o, j) {
+		for _, o := range s.jobs {
+			if o.State == broker.Leased && o.Queue == j.Queue && s.rules.counts(l, o, j) {
 				holders = append(holders, o)
 			}
 		}

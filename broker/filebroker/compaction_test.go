@@ -141,7 +141,7 @@ func neededFiles(c *Broker) (all []uint32) {
 // process goes on, compacts, and shows what it showed before.
 func TestACompactionKilledAnywhereChangesNothing(t *testing.T) {
 	c := newCorpus(t, true) // with a checkpoint and a payload file already
-	for n := 0; ; n += every(1, 3) {
+	for n := 0; ; n += stride(1) {
 		m := c.copy()
 		m.Clock.Step(c.moments[len(c.moments)-1].wall.Sub(m.Clock.Wall()))
 		p := m.Process()
@@ -150,7 +150,7 @@ func TestACompactionKilledAnywhereChangesNothing(t *testing.T) {
 		b, err := openOn(m.Process())
 		must(t, err)
 		seen := look(t, b)
-		dead := killAt(m, p, n)
+		dead := killAt(m, p, n, anyOp)
 		_, err = a.Compact(context.Background())
 		m.Inject(nil)
 		if !*dead {
@@ -176,15 +176,22 @@ func TestACompactionKilledAnywhereChangesNothing(t *testing.T) {
 	}
 }
 
-// killAt kills p at its n-th operation from now on.
-func killAt(m *crashfs.Machine, p *crashfs.Process, n int) (dead *bool) {
+func anyOp(crashfs.Op) bool { return true }
+
+// syncsLog fits the operation that makes a segment durable.
+func syncsLog(op crashfs.Op) bool {
+	return op.Kind == crashfs.OpSync && strings.HasSuffix(op.Path, ".log")
+}
+
+// killAt kills p at the n-th operation from now on that fits.
+func killAt(m *crashfs.Machine, p *crashfs.Process, n int, fits func(crashfs.Op) bool) (dead *bool) {
 	dead = new(bool)
 	var mu sync.Mutex
 	left := n
 	m.Inject(func(op crashfs.Op) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if op.Process != p {
+		if op.Process != p || !fits(op) {
 			return nil
 		}
 		if left--; left >= 0 {
@@ -218,14 +225,14 @@ func soundAndTidy(t testing.TB, m *crashfs.Machine) {
 // last acknowledged one, with the dead one's leases ended.
 func TestAProcessKilledAnywhereLeavesTheStoreToTheOthers(t *testing.T) {
 	var moments []*moment
-	script := func(t *testing.T, n int) (died bool) {
+	script := func(t *testing.T, n int, fits func(crashfs.Op) bool) (died bool) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScene(t, crashfs.Config{Seed: 1})
-			b := s.open(roomy)
-			a := s.open(roomy)
+			b := s.open()
+			a := s.open()
 			acked := 0
 			s.acked = func(last uint64) { acked = s.at[last].frame }
-			dead := killAt(s.m, a.proc, n)
+			dead := killAt(s.m, a.proc, n, fits)
 			s.TB = mortal{t, dead}
 			func() {
 				defer func() {
@@ -250,13 +257,20 @@ func TestAProcessKilledAnywhereLeavesTheStoreToTheOthers(t *testing.T) {
 		})
 		return died
 	}
-	end := 1 << 30
-	script(t, end)
-	n := 0
-	for script(t, n) {
-		n += every(1, 23)
+	script(t, 1<<30, anyOp)
+	for name, of := range map[string]struct {
+		fits func(crashfs.Op) bool
+		step int
+	}{
+		"operations": {anyOp, stride(29)},
+		"syncs":      {syncsLog, stride(1)},
+	} {
+		n := 0
+		for script(t, n, of.fits) {
+			n += of.step
+		}
+		t.Logf("%d %s", n, name)
 	}
-	t.Logf("%d operations", n)
 }
 
 // killed is what mortal panics with.
@@ -320,7 +334,7 @@ func TestADamagedPayloadShowsInItsJob(t *testing.T) {
 			continue
 		}
 		for i := range 8 * len(content) {
-			if !proof && i%37 != 0 {
+			if i%stride(37) != 0 {
 				continue
 			}
 			b := []byte(content)

@@ -24,12 +24,20 @@ import (
 // SPOOL_PROOF=1 they take a part of them, always the same.
 var proof = os.Getenv("SPOOL_PROOF") != ""
 
-// every is n in a proof of everything and part otherwise: a stride or a limit.
-func every(n, part int) int {
+// stride is 1 in a proof of everything, and otherwise takes one case of n.
+func stride(n int) int {
 	if proof {
-		return n
+		return 1
 	}
-	return part
+	return n * thin
+}
+
+// many is how many cases to take of those without number.
+func many(proven, n int) int {
+	if proof {
+		return proven
+	}
+	return max(n/thin, 1)
 }
 
 // corpus is a log that holds every record, as the disk has it. The second half
@@ -199,7 +207,7 @@ func TestACutLogGivesExactlyThePrefix(t *testing.T) {
 		n := 0
 		for _, segment := range c.segments() {
 			for at := int64(0); at <= c.used(segment); at++ {
-				if n++; !proof && n%29 != 0 {
+				if n++; n%stride(43) != 0 {
 					continue
 				}
 				c.cutAt(journal.Pos{Segment: segment, Offset: at}, n%2 == 0)
@@ -245,7 +253,7 @@ func TestAFlippedBitIsCutOrRefusedNeverApplied(t *testing.T) {
 		for _, segment := range c.segments() {
 			for at := int64(0); at < c.used(segment)+1200 && c.inLog(segment); at++ {
 				for bit := range 8 {
-					if n++; proof || n%397 == 0 {
+					if n++; n%stride(601) == 0 {
 						c.garbleAt(segment, at, []byte{1 << bit})
 					}
 				}
@@ -258,7 +266,7 @@ func TestAFlippedBitIsCutOrRefusedNeverApplied(t *testing.T) {
 func TestAGarbledStretchIsCutOrRefusedNeverApplied(t *testing.T) {
 	c := newCorpus(t, false)
 	r := rand.New(rand.NewPCG(1, 2))
-	for range every(4000, 250) {
+	for range many(4000, 250) {
 		segment := c.segments()[r.IntN(3)]
 		mask := make([]byte, 1+r.IntN(600))
 		for i := range mask {
@@ -319,13 +327,13 @@ func TestAHoleInTheTailIsCut(t *testing.T) {
 	n := 0
 	for first := from; first <= to; first++ {
 		for end := first; end <= to; end++ {
-			if n++; proof || n%3 == 0 {
+			if n++; n%stride(3) == 0 {
 				c.holes(last, func(i int64) bool { return first <= i && i <= end })
 			}
 		}
 	}
 	r := rand.New(rand.NewPCG(3, 4))
-	for range every(4000, 60) {
+	for range many(4000, 60) {
 		lost := r.Uint64()
 		c.holes(last, func(i int64) bool { return lost>>(i-from)&1 != 0 })
 	}
@@ -385,6 +393,45 @@ func TestAHoleInWhatWasDurableIsRefused(t *testing.T) {
 	}
 }
 
+// TestAStaleFrameIsNeverApplied puts a frame of another life of the log behind
+// one of this life: number and place are right, only it continues another one.
+func TestAStaleFrameIsNeverApplied(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	first, err := openOn(m.Process(), roomy)
+	must(t, err)
+	must(t, first.Close())
+	live := func(payload string) (m2 *crashfs.Machine, log []byte, second int64, seen []string) {
+		m2 = m.Crash(crashfs.KeepAll)
+		b, err := openOn(m2.Process(), roomy, neverSync)
+		must(t, err)
+		for n := range 2 {
+			second, seen = b.cur.Load().log.Pos().Offset, look(t, b)
+			_, err := b.Enqueue(context.Background(), broker.NewCall(), "q", []broker.NewJob{{ID: labID(n), Task: "t", Payload: []byte(payload)}})
+			must(t, err)
+		}
+		name := segmentName(b.cur.Load().log.Pos().Segment)
+		must(t, b.Close())
+		log, err = m2.ReadFile(path.Join(labDir, name))
+		must(t, err)
+		return m2, log, second, seen
+	}
+	_, other, at, _ := live("other")
+	m2, log, same, seen := live("these")
+	if at != same {
+		t.Fatalf("the second frames are at %d and %d", at, same)
+	}
+	put(t, m2, segmentName(1), append(slices.Clone(log[:at]), other[at:]...))
+	b, err := openOn(m2.Process(), roomy)
+	if errors.Is(err, broker.ErrCorrupt) {
+		return // refused: that will do
+	}
+	must(t, err)
+	if now := look(t, b); !slices.Equal(now, seen) {
+		t.Errorf("a stale frame was applied:\n%s", difference(seen, now))
+	}
+	must(t, b.Close())
+}
+
 // TestEveryByteOfTheSmallFilesIsGuarded flips bits of CURRENT and of the
 // checkpoint: the store is refused, and stays as it is.
 func TestEveryByteOfTheSmallFilesIsGuarded(t *testing.T) {
@@ -398,7 +445,7 @@ func TestEveryByteOfTheSmallFilesIsGuarded(t *testing.T) {
 			continue
 		}
 		for i := range 8 * len(content) {
-			if !proof && i%61 != 0 {
+			if i%stride(61) != 0 {
 				continue
 			}
 			b := []byte(content)

@@ -383,3 +383,98 @@ func workOff(t testing.TB, b *Broker, queue string, batch int) (done int, err er
 		done += len(list)
 	}
 }
+
+// TestAFailedSyncInTheBackgroundStopsEveryProcess: a claim is answered at once
+// and synced a moment later, and that fails.
+func TestAFailedSyncInTheBackgroundStopsEveryProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers(t)
+		take := func() error {
+			_, err := p.a.Claim(context.Background(), broker.NewCall(), broker.ClaimRequest{Queues: []string{"q"}, Max: 1, Worker: "w"})
+			return err
+		}
+		p.m.Inject(once(syncsLog, errDisk))
+		must(t, take())
+		time.Sleep(time.Second)
+		for name, b := range map[string]*Broker{"a": p.a, "b": p.b} {
+			refusesWrites(p, name, b)
+		}
+	})
+}
+
+// TestARecoveryFromPoisonSurvivesAPowerCut cuts the power before each operation
+// of the open that recovers a poisoned store.
+func TestARecoveryFromPoisonSurvivesAPowerCut(t *testing.T) {
+	p := &peers{T: t}
+	synctest.Test(t, func(t *testing.T) {
+		p = newPeers(t)
+		p.m.Inject(once(syncsLog, errDisk))
+		_, err := p.a.Enqueue(context.Background(), broker.NewCall(), "q", labJobs(7))
+		if !errors.Is(err, broker.ErrPoisoned) {
+			t.Fatalf("enqueue: %v", err)
+		}
+		p.a.Close() // says that the store is poisoned, or nothing
+		p.b.Close()
+	})
+	p.T = t
+	n := 0
+	for _, keep := range []crashfs.Choose{crashfs.KeepNone, crashfs.KeepAll, crashfs.KeepRandom(1), crashfs.KeepRandom(2)} {
+		m := p.m.Crash(crashfs.KeepAll) // the processes are gone, POISON stays
+		var cuts []*crashfs.Machine
+		m.Inject(func(op crashfs.Op) error {
+			if changes(m, op) {
+				cuts = append(cuts, m.Crash(keep))
+			}
+			return nil
+		})
+		b, err := openOn(m.Process(), roomy)
+		must(t, err)
+		m.Inject(nil)
+		must(t, b.Close())
+		for i, cut := range cuts {
+			if i%stride(1) == 0 {
+				n++
+				reopens(&peers{T: t, m: cut})
+			}
+		}
+	}
+	t.Logf("%d cuts", n)
+}
+
+// TestAWeakerSyncModeLosesNoMoreThanItSays: with SyncInterval what was
+// acknowledged is durable SyncEvery later; with SyncNever it is not, but a
+// process that dies takes nothing along.
+func TestAWeakerSyncModeLosesNoMoreThanItSays(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		mode    SyncMode
+		at      time.Duration
+		durable bool
+	}{
+		{"SyncAlways, at once", SyncAlways, 0, true},
+		{"SyncInterval, before its time", SyncInterval, 10 * time.Millisecond, false},
+		{"SyncInterval, after its time", SyncInterval, 50 * time.Millisecond, true},
+		{"SyncNever", SyncNever, time.Minute, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPeers(t)
+				process := p.m.Process()
+				b, err := openOn(process, roomy, func(cfg *Config) { cfg.Sync, cfg.SyncEvery = c.mode, 40*time.Millisecond })
+				must(t, err)
+				t.Cleanup(func() { b.Close() })
+				p.enqueue(b, broker.NewJob{ID: labID(2), Task: "t"})
+				time.Sleep(c.at)
+				p.after(func(b *Broker) {
+					if is := p.state(b, labRef(2)) == broker.Ready; is != c.durable {
+						t.Errorf("after a power cut the job is there: %v", is)
+					}
+				})
+				process.Kill()
+				if p.state(p.a, labRef(2)) != broker.Ready {
+					t.Error("the job ended with the process that enqueued it")
+				}
+			})
+		})
+	}
+}

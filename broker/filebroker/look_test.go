@@ -18,20 +18,25 @@ import (
 // field and its place in the list of its state, for each worker and each count.
 func look(t testing.TB, b broker.Broker) []string {
 	t.Helper()
-	return lookAs(t, b, func(*broker.Job) {}, func(*broker.Worker) {})
+	return lookAs(t, b, func(*broker.Job) {}, func(*broker.Worker) {}, func(*broker.Count) {})
 }
 
 // lookLoosely is look without what the model does not know: the epoch in a
-// token, the lines that a handler logged, when a worker came.
+// token, the lines that a handler logged, the batch of a lone member, when a
+// worker came, how many bytes a job takes.
 func lookLoosely(t testing.TB, b broker.Broker) []string {
 	t.Helper()
 	return lookAs(t, b, func(j *broker.Job) {
 		j.Token &= 1<<32 - 1
-		j.Log = nil
-	}, func(w *broker.Worker) { w.StartedAt = time.Time{} })
+		j.Log, j.Batch, j.BatchOrdinal = nil, broker.ID{}, 0
+	}, func(w *broker.Worker) {
+		w.StartedAt = time.Time{}
+	}, func(c *broker.Count) {
+		c.Depth, c.HighWater, c.Bytes = 0, 0, 0
+	})
 }
 
-func lookAs(t testing.TB, b broker.Broker, job func(*broker.Job), worker func(*broker.Worker)) (lines []string) {
+func lookAs(t testing.TB, b broker.Broker, job func(*broker.Job), worker func(*broker.Worker), count func(*broker.Count)) (lines []string) {
 	t.Helper()
 	ctx := context.Background()
 	say := func(what string, v any) {
@@ -43,7 +48,7 @@ func lookAs(t testing.TB, b broker.Broker, job func(*broker.Job), worker func(*b
 	must(t, err)
 	var queues []string
 	for _, c := range counts {
-		c.Bytes = 0 // what a body takes is the broker's business
+		count(&c)
 		say("count", c)
 		if !slices.Contains(queues, c.Queue) {
 			queues = append(queues, c.Queue)
@@ -147,7 +152,7 @@ func sameMoment(t testing.TB, b *Broker, mo *moment) {
 	}
 	var w jobstate.Writer
 	w.Reset(nil, 0, 0, jobstate.Now{Steady: got.Clock(), Wall: got.Clock()})
-	want.OpenEpoch(&w, e.Number, "", e.Boot, e.Offset, false)
+	want.OpenEpoch(&w, e.Number, "", e.Boot, e.Offset, want.Epoch().Number > 0)
 	want.Wrote(&w)
 	if seen := look(t, b); !slices.Equal(seen, mo.seen) {
 		t.Fatalf("what can be read after frame %d is not what it was:\n%s", mo.frame, difference(mo.seen, seen))

@@ -1,10 +1,15 @@
 package filebroker
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"path"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -312,4 +317,51 @@ func TestAnAnswerFailsWhenItsSyncDoes(t *testing.T) {
 		p.a.Close() // the store is poisoned
 		p.b.Close()
 	})
+}
+
+// TestAnswersOfProcessesThatWriteAtOnceAreDurable lets processes append while
+// others sync: a sync vouches for what was written before it began, and for
+// nothing that came while it ran.
+func TestAnswersOfProcessesThatWriteAtOnceAreDurable(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1, Uptime: time.Hour})
+	m.Inject(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSync {
+			runtime.Gosched() // let another one append
+		}
+		return nil
+	})
+	var wg sync.WaitGroup
+	for process := range 3 {
+		b, err := openOn(m.Process())
+		must(t, err)
+		t.Cleanup(func() { must(t, b.Close()) })
+		wg.Go(func() {
+			for i := range many(5000, 300) {
+				mark := fmt.Appendf(nil, "<job %d of process %d>", i, process)
+				_, err := b.Enqueue(context.Background(), broker.NewCall(), "q", []broker.NewJob{{Task: "t", Payload: mark}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !durable(m, b, mark) {
+					t.Errorf("%s was acknowledged, and a power cut loses it", mark)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// durable says whether the log holds some bytes after a power cut that loses
+// all that was not synced.
+func durable(m *crashfs.Machine, b *Broker, mark []byte) bool {
+	after := m.Crash(crashfs.KeepNone)
+	for n := b.cur.Load().log.Pos().Segment + 1; n > 0; n-- {
+		content, err := after.ReadFile(path.Join(labDir, segmentName(n)))
+		if err == nil && bytes.Contains(content, mark) {
+			return true
+		}
+	}
+	return false
 }

@@ -42,11 +42,10 @@ func everyEnqueue(s *scene, a, b *twin, n int) {
 	tag := string(rune('a' + n/200))
 	a.enqueue("q", labJob(n))
 	full := labJob(n+1, func(j *broker.NewJob) {
-		j.Task, j.Priority, j.Tenant, j.Group, j.Ordered = "u", 7, "ten", "grp", true
+		j.Task, j.Priority, j.Tenant, j.Group, j.Ordered = "u", 7, "ten", "grp"+tag, true
 		j.Headers = map[string]string{"spool.codec": "json", "own": "v"}
 		j.Key, j.KeyHold = "final"+tag, broker.HoldUntilFinal
 		j.MaxAttempts, j.Timeout, j.StartWithin, j.Retain = 3, time.Second, 2*hour, 3*hour
-		j.Batch, j.BatchOrdinal = labID(9), 4
 	})
 	b.enqueue("q", full)
 	a.enqueue("q", full)                                                                     // its id is known: no frame

@@ -94,6 +94,10 @@ func (r *clientRole) do(o order) (answer event, err error) {
 			answer.Token, answer.Attempt = l.Token, l.Job.Attempt
 		}
 		return answer, err
+	case "requeue": // in small steps
+		n, err := r.client.Apply(ctx, broker.Command{Kind: broker.RequeueJobs, Limit: o.N})
+		answer.Number = int64(n)
+		return answer, err
 	case "read-only":
 		return answer, syscall.Mount("none", r.plan.Mount, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
 )
 
 // takeover is how soon the jobs of a killed process have to run elsewhere,
@@ -178,6 +179,60 @@ func TestAnEmptyStoreLivesThroughAKill(t *testing.T) {
 				t.Errorf("job %v ran, enqueued was %v; before there were %v", e.id(), id, old)
 			}
 		})
+	}
+}
+
+func TestARequeueThatIsKilledHalfWayNeitherLosesNorDoublesAJob(t *testing.T) {
+	const n, rounds, step = 500, 4, 5
+	dir := newStore(t)
+	enqueue(t, dir, n, note)
+	total := 0
+	for round := range rounds { // each is killed a little later
+		with(t, dir, func(c *spool.Client) { buryAll(t, c) })
+		c := opened(t, plan{Store: dir})
+		with(t, dir, func(look *spool.Client) {
+			c.order(order{Do: "requeue", N: step})
+			eventually(t, "the requeue is under way", func() bool { return ready64(t, look)[note.Name()] > int64(round)*n/rounds/2 })
+			c.kill()
+		})
+		again := 0
+		with(t, dir, func(c *spool.Client) {
+			before := ready64(t, c)[note.Name()]
+			var err error
+			again, err = c.Requeue(t.Context(), spool.Filter{})
+			must(t, err)
+			if before+int64(again) != n || ready64(t, c)[note.Name()] != n {
+				t.Errorf("round %d: %d were ready after the kill, then %d were requeued", round+1, before, again)
+			}
+			for id, list := range recount(t, c) {
+				if len(list) != 1 || list[0].State != spool.Ready {
+					t.Errorf("round %d: job %v is there %d times", round+1, id, len(list))
+				}
+			}
+		})
+		t.Logf("round %d: %d were left to requeue", round+1, again)
+		total += again
+	}
+	if total == 0 {
+		t.Error("no requeue was killed half way")
+	}
+}
+
+// buryAll makes every job a dead letter.
+func buryAll(t *testing.T, c *spool.Client) {
+	t.Helper()
+	for {
+		got, err := c.Broker().Claim(t.Context(), broker.NewCall(), broker.ClaimRequest{Max: broker.MaxClaimJobs})
+		must(t, err)
+		if len(got.Leases) == 0 {
+			return
+		}
+		var list []broker.Settlement
+		for _, l := range got.Leases {
+			list = append(list, broker.Settlement{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Bury})
+		}
+		_, err = c.Broker().Settle(t.Context(), broker.NewCall(), list)
+		must(t, err)
 	}
 }
 

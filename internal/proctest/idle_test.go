@@ -42,6 +42,7 @@ func quantile(all []time.Duration, q float64) time.Duration {
 }
 
 func TestAnIdleWorkerUsesNextToNoProcessorTime(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const span = 5 * time.Second
 	dir := newStore(t)
 	w := ready(t, plan{Store: dir})

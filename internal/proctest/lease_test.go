@@ -3,6 +3,8 @@
 package proctest
 
 import (
+	"errors"
+	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
@@ -142,7 +144,8 @@ func TestAWorkerStoppedForLongerThanItsLeasesLosesThem(t *testing.T) {
 	dir := newStore(t)
 	p := plan{Store: dir, Role: asWorker, Concurrency: 4, TTL: ttl, Name: "stopped"}
 	holder := start(t, p)
-	ids := slices.Concat(enqueue(t, dir, 1, hold), enqueue(t, dir, 1, late), enqueue(t, dir, 2, gate))
+	kept := spool.Retain(time.Hour) // a job that is gone is not found, rather than lost
+	ids := slices.Concat(enqueue(t, dir, 1, hold, kept), enqueue(t, dir, 1, late, kept), enqueue(t, dir, 2, gate, kept))
 	first := holder.await("start", len(ids))
 	p.Name = "other"
 	other := ready(t, p)
@@ -189,3 +192,68 @@ func TestAWorkerStoppedForLongerThanItsLeasesLosesThem(t *testing.T) {
 }
 
 func dirOf(p *process) string { return p.plan.Store }
+
+func TestAnIdleWorkerNoticesALeaseThatEnds(t *testing.T) {
+	t.Parallel() // it mostly waits
+	dir := newStore(t)
+	ready(t, plan{Store: dir})
+	reader, err := openStore(plan{Store: dir}) // only reads: it ends no lease
+	must(t, err)
+	defer reader.Close()
+	c := opened(t, plan{Store: dir, Name: "claimer"})
+	got, err := reader.Enqueue(t.Context(), spool.Raw("of-no-worker", nil))
+	must(t, err)
+	e := claimBy(t, c, briefTTL)
+	c.stop()
+	eventually(t, "the job is ready again", func() bool {
+		j, err := reader.Get(t.Context(), got[0].ID)
+		must(t, err)
+		return j.State == spool.Ready
+	})
+	took := now() - e.At - briefTTL
+	t.Logf("noticed %v after the end of the lease", took.Round(time.Millisecond))
+	if took > 10*time.Second { // the longest rest between two steps of upkeep
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestAnAckIsOfOneLeaseAlone(t *testing.T) {
+	dir := newStore(t)
+	ids := enqueue(t, dir, 2, note)
+	first, second := opened(t, plan{Store: dir, Name: "first"}), opened(t, plan{Store: dir, Name: "second"})
+	a, b := claimBy(t, first, 30*time.Second), claimBy(t, second, 30*time.Second)
+	if a.id() != ids[0] || b.id() != ids[1] {
+		t.Fatalf("claimed were %v and %v of %v", a.id(), b.id(), ids)
+	}
+	if x := second.ask(order{Do: "ack", Queue: spool.DefaultQueue, ID: b.id(), Token: b.Token}); x.Text != "" {
+		t.Errorf("ack: %s", x.Text)
+	}
+	first.kill()
+	second.finish()
+	with(t, dir, func(c *spool.Client) {
+		if j, err := c.Get(t.Context(), a.id()); err != nil || j.State != spool.Ready {
+			t.Errorf("the job that was not acked is %v, error %v", j.State, err)
+		}
+		if j, err := c.Get(t.Context(), b.id()); !errors.Is(err, spool.ErrNotFound) {
+			t.Errorf("the job that was acked is %v, error %v", j.State, err)
+		}
+	})
+}
+
+func TestHandlersThatBurnTheProcessorDoNotCostTheirLeases(t *testing.T) {
+	t.Parallel() // it mostly waits
+	const ttl = 1500 * time.Millisecond
+	dir := newStore(t)
+	busy := start(t, plan{Store: dir, Role: asWorker, Concurrency: 4, TTL: ttl, Name: "busy"}, func(cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "GOMAXPROCS=1")
+	})
+	enqueue(t, dir, 4, burn)
+	begun := busy.await("start", 4)[3].At
+	other := ready(t, plan{Store: dir, Concurrency: 4, TTL: ttl, Name: "other"})
+	eventually(t, "two TTLs are over", func() bool { return now()-begun > 2*ttl })
+	busy.order(order{Do: "open"})
+	busy.await("ack", 4)
+	if ran, _ := other.told("start"); len(ran) != 1 {
+		t.Errorf("jobs ran elsewhere meanwhile: %+v", ran)
+	}
+}

@@ -27,6 +27,7 @@ var (
 	die   = spool.Define[args]("die")   // kills its process
 	exit  = spool.Define[args]("exit")  // ends its process
 	spawn = spool.Define[args]("spawn") // starts a command that outlives the process
+	burn  = spool.Define[args]("burn")  // burns the processor until the order "open"
 	storm = spool.Define[args]("storm") // starts commands all the time
 
 	mixed = spool.Define[args]("mixed", spool.MaxAttempts(3), spool.Retain(time.Hour),
@@ -65,6 +66,11 @@ func runWorker(t *teller, p plan) error {
 	})
 	exit.Handle(w, func(context.Context, args) error { os.Exit(0); return nil })
 	spawn.Handle(w, r.spawn)
+	burn.Handle(w, func(context.Context, args) error {
+		for !r.opened() {
+		}
+		return nil
+	})
 	storm.Handle(w, func(ctx context.Context, _ args) error {
 		for ctx.Err() == nil {
 			if err := exec.CommandContext(ctx, "true").Run(); err != nil {
@@ -91,6 +97,16 @@ func queues(names []string) (list []spool.QueueConfig) {
 		list = append(list, spool.QueueConfig{Name: name})
 	}
 	return list
+}
+
+// opened reports whether the order "open" has come.
+func (r *workerRole) opened() bool {
+	select {
+	case <-r.open:
+		return true
+	default:
+		return false
+	}
 }
 
 // follow does what the test orders.
