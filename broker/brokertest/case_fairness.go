@@ -276,7 +276,7 @@ var ageRules = []rule{
 		low := f.add(queue, priorities(-5)...)
 		for n := range 20 {
 			f.add(queue, priorities(3)...)
-			if l := f.one(); l.Job.ID == low[0].ID {
+			if l := f.takeOne(f.b, broker.ClaimRequest{Queues: []string{queue}, Max: 1, TTL: time.Hour}); l.Job.ID == low[0].ID {
 				want(f, "urgent jobs before it", n, 9)
 				return
 			}

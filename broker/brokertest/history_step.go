@@ -133,8 +133,10 @@ func (p *player) sameDue(r broker.ClaimRequest, got broker.Claimed) {
 	if got.More || earliest == 0 && got.NextDue == 0 {
 		return
 	}
-	if p.m.s.look(r, earliest) != earliest {
-		return // a rate allows a claim before; whether the answer says so is open
+	every := r
+	every.Tasks = nil
+	if p.m.s.look(every, earliest) != earliest {
+		return // a rate allows a claim before; whether the answer says so, and of which tasks, is open
 	}
 	latest := time.Duration(0)
 	for _, j := range p.m.s.jobs {

@@ -133,9 +133,15 @@ func (s *store) clockRat() *big.Rat { return big.NewRat(int64(s.now().Sub(s.base
 // bucket returns what a rate has kept for j. In a new epoch it is as if all but
 // one of the burst's claims had been made when the epoch began.
 func (s *store) bucket(name string, l *broker.Limit, j *job) *big.Rat {
-	tat := s.flow(j.Queue).rates[bucketName{name, scopeValue(l, j)}]
-	if tat == nil {
-		tat = new(big.Rat)
+	tat, bucket := new(big.Rat), bucketName{name, scopeValue(l, j)}
+	if kept := s.flow(j.Queue).rates[bucket]; kept != nil {
+		// A rate that was changed meanwhile finds its bucket empty at worst.
+		r := newRate(l)
+		empty := new(big.Rat).Add(r.ahead(), r.interval)
+		tat = kept
+		if most := empty.Add(empty, s.flow(j.Queue).rated[bucket]); tat.Cmp(most) > 0 {
+			tat = most
+		}
 	}
 	if s.epoch != nil {
 		tat = later(tat, new(big.Rat).Add(s.epoch, newRate(l).ahead()))
@@ -170,7 +176,9 @@ func (s *store) rateBlock(name string, l *broker.Limit, j *job) *block {
 func (s *store) chargeRates(j *job) {
 	for name, l := range s.limits(j) {
 		if l.Running == 0 {
-			s.flow(j.Queue).rates[bucketName{name, scopeValue(l, j)}] = s.rules.spend(newRate(l), s.bucket(name, l, j), s.clockRat())
+			f, bucket := s.flow(j.Queue), bucketName{name, scopeValue(l, j)}
+			f.rates[bucket] = s.rules.spend(newRate(l), s.bucket(name, l, j), s.clockRat())
+			f.rated[bucket] = s.clockRat()
 		}
 	}
 }

@@ -21,6 +21,7 @@ type flow struct {
 	settings map[broker.SettingName]layers
 	cursors  map[string]time.Time    // of the schedules, by name; zero for none
 	rates    map[bucketName]*big.Rat // when the last claim's interval ends
+	rated    map[bucketName]*big.Rat // when each was last claimed
 	turns    map[int32]*turn         // by priority
 	high     int64                   // the most jobs that it ever held
 }
@@ -41,7 +42,7 @@ func (s *store) flow(queue string) *flow {
 	if s.flows[queue] == nil {
 		s.flows[queue] = &flow{
 			settings: map[broker.SettingName]layers{}, cursors: map[string]time.Time{},
-			rates: map[bucketName]*big.Rat{}, turns: map[int32]*turn{},
+			rates: map[bucketName]*big.Rat{}, rated: map[bucketName]*big.Rat{}, turns: map[int32]*turn{},
 		}
 	}
 	return s.flows[queue]

@@ -58,12 +58,16 @@ type claimable struct {
 }
 
 // changed is told of every change of a job; mu is held.
-func (b *Broker) changed(c jobstate.Change) {
+func (b *handle) changed(c jobstate.Change) {
 	woken := b.hub.Changed(c)
 	if !b.ring.on {
 		return
 	}
 	switch {
+	case c.Hint:
+		if !woken {
+			b.ring.add(c.Queue, c.Task)
+		}
 	case c.ID.IsZero(): // a queue was resumed
 		b.ring.jobs = append(b.ring.jobs, claimable{c.Queue, "", 1 << 20})
 	case c.State.Final() || c.Asked:
@@ -108,7 +112,7 @@ func slotName(member string) uint64 {
 
 // slot returns the words of a handle's slot, nil when it has none. With take,
 // a free one or that of a dead handle is taken; LOCK is held then.
-func (b *Broker) slot(member string, take bool) []uint64 {
+func (b *handle) slot(member string, take bool) []uint64 {
 	words, name := b.log.Shared(), slotName(member)
 	for i := 0; i+slotWords <= len(words); i += slotWords {
 		if atomic.LoadUint64(&words[i]) == name {
@@ -137,14 +141,14 @@ func (b *Broker) slot(member string, take bool) []uint64 {
 // setIdle says in the shared page that claims of this handle wait. LOCK is
 // held, and the state shows that there is nothing for them: whoever changes
 // that comes later, and sees it.
-func (b *Broker) setIdle(bits uint64) {
+func (b *handle) setIdle(bits uint64) {
 	if s := b.slot(b.member.name, true); s != nil {
 		atomic.OrUint64(&s[slotIdle], bits)
 	}
 }
 
 // setAwait says whether this handle waits for jobs to end.
-func (b *Broker) setAwait() {
+func (b *handle) setAwait() {
 	if s := b.slot(b.member.name, false); s != nil {
 		var v uint64
 		if b.hub.Awaiting() {
@@ -156,7 +160,7 @@ func (b *Broker) setAwait() {
 
 // create makes the bell file and watches it, and the directory for the end of
 // other handles; LOCK is held.
-func (l *bells) create(b *Broker) (err error) {
+func (l *bells) create(b *handle) (err error) {
 	l.quit, l.known = make(chan struct{}), map[string]vfs.File{}
 	path := b.alivePath(b.member.name + bellSuffix)
 	if l.file, err = b.sys.Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL); err != nil {
@@ -182,7 +186,7 @@ func (l *bells) create(b *Broker) (err error) {
 }
 
 // run answers the bell until the handle is closed.
-func (l *bells) run(b *Broker) {
+func (l *bells) run(b *handle) {
 	if l.watch == nil {
 		l.poll(b)
 		return
@@ -211,7 +215,7 @@ func (l *bells) run(b *Broker) {
 // pollEvery is how often a handle without a watch looks.
 const pollEvery = 20 * time.Millisecond
 
-func (l *bells) poll(b *Broker) {
+func (l *bells) poll(b *handle) {
 	t := time.NewTicker(pollEvery)
 	defer t.Stop()
 	for {
@@ -226,7 +230,7 @@ func (l *bells) poll(b *Broker) {
 
 // answer takes in what others wrote. The idle mark is set again before the
 // log is read, so that a change in between rings again.
-func (b *Broker) answer() {
+func (b *handle) answer() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s := b.slot(b.member.name, false); s != nil {
@@ -242,21 +246,21 @@ func (b *Broker) answer() {
 }
 
 // idleBits says which claims of this handle wait; mu is held.
-func (b *Broker) idleBits() uint64 {
+func (b *handle) idleBits() uint64 {
 	if b.hub.Idles() == 0 {
 		return 0
 	}
 	return idleWorkers | idleOthers
 }
 
-func (b *Broker) report(what string, err error) {
+func (b *handle) report(what string, err error) {
 	if err != nil && !errors.Is(err, broker.ErrClosed) {
 		b.slg.Warn(what, "error", err)
 	}
 }
 
 // targets chooses whom to ring for what a commit did; mu is held.
-func (b *Broker) targets(r ringing) (names []string) {
+func (b *handle) targets(r ringing) (names []string) {
 	words := b.log.Shared()
 	idle, waiting := 0, false
 	for i := 0; i+slotWords <= len(words); i += slotWords {
@@ -289,7 +293,7 @@ func nameOf(slot uint64) string {
 
 // targetsOf adds at most one idle handle per claimable job: one whose worker
 // listens to it, or one whose claims are not a registered worker's.
-func (b *Broker) targetsOf(k claimable, names []string) []string {
+func (b *handle) targetsOf(k claimable, names []string) []string {
 	left := k.n
 	ring := func(member string, bits uint64) bool {
 		s := b.slot(member, false)
@@ -328,7 +332,7 @@ func (b *Broker) targetsOf(k claimable, names []string) []string {
 
 // ring rings the bells of handles. Bell files stay open: opening and closing
 // one for each ring would look like the end of a handle.
-func (l *bells) ring(b *Broker, names []string) {
+func (l *bells) ring(b *handle, names []string) {
 	if len(names) == 0 {
 		return
 	}
@@ -357,7 +361,7 @@ func (l *bells) ring(b *Broker, names []string) {
 }
 
 // free gives the slot back; LOCK is held.
-func (l *bells) free(b *Broker) {
+func (l *bells) free(b *handle) {
 	if s := b.slot(b.member.name, false); s != nil {
 		for i := range s {
 			atomic.StoreUint64(&s[len(s)-1-i], 0)

@@ -1,7 +1,6 @@
 package filebroker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
-	"github.com/spoolq/spool/internal/notify"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -49,38 +47,24 @@ type Config struct {
 	segment int64      // bytes of the first segment; 0: the journal's default
 }
 
-// Broker is a handle on a store in a directory. It is safe for concurrent use.
-// Two handles on one directory, in one process or several, are two clients.
+// Broker is a client of a store in a directory. It is safe for concurrent use.
+// Two of them on one directory, in one process or several, are two clients.
+//
+// When a write or a sync of the store fails, nobody writes any more: every call
+// that would gets ErrPoisoned, and reads go on. Each client then gives up its
+// leases and its life sign, and joins again; who is alone first recovers the
+// store, from what is really on the disk. When that worked, calls work again.
 type Broker struct {
-	cfg Config
-	dir string
-	sys vfs.System
-	log *journal.Log
-	slg *slog.Logger
-	pid int
+	cfg   Config
+	dir   string
+	stats Stats
+	cur   atomic.Pointer[handle]
 
-	mu       sync.Mutex // guards what follows
-	s        *jobstate.State
-	w        jobstate.Writer
-	hub      notify.Hub
-	ring     ringing
-	broken   error // the state is not what the log says, and could not be rebuilt
-	unsynced bool  // claims were answered without a sync
-
-	queue  gather
-	member member
-	bells  bells
-	stats  Stats
-
-	syncing   atomic.Bool
-	started   time.Duration // machine's monotonic clock when this handle was opened
-	boot      [16]byte
-	life      context.Context // ends with Close
-	end       context.CancelFunc
-	closed    <-chan struct{} // of life
-	closeOnce sync.Once
-	closeErr  error
-	wg        sync.WaitGroup // background goroutines
+	mu      sync.Mutex // guards what follows
+	healing bool
+	closed  chan struct{}
+	over    bool
+	wg      sync.WaitGroup
 }
 
 var _ broker.Broker = (*Broker)(nil)
@@ -116,37 +100,14 @@ func Open(dir string, cfg Config) (*Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", dir, err)
 	}
-	b := &Broker{
-		cfg: cfg, dir: dir, sys: cfg.sys, slg: cfg.Logger.With("store", dir), pid: cfg.sys.PID(),
-		started: cfg.sys.Monotonic(), boot: cfg.sys.BootID(),
-	}
-	if b.boot == [16]byte{} {
-		return nil, fmt.Errorf("open %s: %w: this system does not say when it was started, and without that a lease cannot be told from one before a restart", dir, broker.ErrUnsupported)
-	}
-	b.life, b.end = context.WithCancel(noContext)
-	b.closed = b.life.Done()
-	watchdog := time.AfterFunc(patience, func() {
-		b.slg.Warn("waiting to open the store: a process holds its lock; stop or continue it")
-	})
-	b.log, err = journal.Open(journal.Options{
-		Sys: cfg.sys, Dir: dir, AllowUnsafeFS: cfg.AllowUnsafeFS, FirstSegmentBytes: cfg.segment,
-		Report: func(what string, args ...any) { b.slg.Warn(what, args...) }, Counters: b.counters,
-	})
-	watchdog.Stop()
+	b := &Broker{cfg: cfg, dir: dir, closed: make(chan struct{})}
+	h, err := openHandle(dir, cfg, &b.stats)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", dir, public(err))
+		return nil, err
 	}
-	if err := b.join(); err != nil {
-		b.leave()
-		return nil, fmt.Errorf("open %s: %w", dir, errors.Join(public(err), b.log.Close()))
-	}
-	b.start()
+	b.cur.Store(h)
 	return b, nil
 }
-
-// counters are kept in the end record of a segment: a handle that disagrees
-// with them is wrong, and stops.
-func (b *Broker) counters() []byte { return b.s.Digest() }
 
 // Caps implements broker.Broker.
 func (b *Broker) Caps() broker.Caps {
@@ -162,36 +123,19 @@ func (b *Broker) Caps() broker.Caps {
 	return c
 }
 
-// Close implements broker.Broker. What was acknowledged stays; this handle's
+// Close implements broker.Broker. What was acknowledged stays; this client's
 // leases expire at once.
 func (b *Broker) Close() error {
-	b.closeOnce.Do(func() {
-		b.queue.close()
-		b.end()
-		b.mu.Lock()
-		b.hub.Close()
+	b.mu.Lock()
+	if b.over {
 		b.mu.Unlock()
-		b.bells.stop()
-		b.wg.Wait()
-		b.closeErr = errors.Join(b.leave(), b.log.Close())
-	})
-	return b.closeErr
-}
-
-// begin refuses a call that cannot be served.
-func (b *Broker) begin(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+		return nil
 	}
-	select {
-	case <-b.closed:
-		return broker.ErrClosed
-	default:
-	}
-	if b.sys.PID() != b.pid {
-		return fmt.Errorf("%w: this handle was opened before a fork; open another one in the child", broker.ErrUnsupported)
-	}
-	return nil
+	b.over = true
+	close(b.closed)
+	b.mu.Unlock()
+	b.wg.Wait()
+	return b.cur.Load().Close()
 }
 
 // public turns the journal's errors into the contract's.

@@ -15,8 +15,8 @@ var noContext = context.Background()
 // recordBytes is about what a job's record takes beside its payload.
 const recordBytes = 160
 
-// Enqueue implements broker.Broker.
-func (b *Broker) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs []broker.NewJob) (answers []broker.Enqueued, err error) {
+// Enqueue is Broker.Enqueue.
+func (b *handle) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs []broker.NewJob) (answers []broker.Enqueued, err error) {
 	size := 0
 	for i := range jobs {
 		size += jobs[i].Size() + recordBytes
@@ -29,8 +29,8 @@ func (b *Broker) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs 
 	return answers, nil
 }
 
-// Settle implements broker.Broker.
-func (b *Broker) Settle(ctx context.Context, _ broker.Call, list []broker.Settlement) ([]broker.Settled, error) {
+// Settle is Broker.Settle.
+func (b *handle) Settle(ctx context.Context, _ broker.Call, list []broker.Settlement) ([]broker.Settled, error) {
 	if err := jobstate.CheckSettle(list); err != nil {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func (b *Broker) Settle(ctx context.Context, _ broker.Call, list []broker.Settle
 	return answers, nil
 }
 
-// Extend implements broker.Broker.
-func (b *Broker) Extend(ctx context.Context, r broker.ExtendRequest) (beats []broker.Beat, err error) {
+// Extend is Broker.Extend.
+func (b *handle) Extend(ctx context.Context, r broker.ExtendRequest) (beats []broker.Beat, err error) {
 	if r.TTL <= 0 {
 		r.TTL = broker.DefaultLeaseTTL
 	}
@@ -80,9 +80,9 @@ func (b *Broker) Extend(ctx context.Context, r broker.ExtendRequest) (beats []br
 	return beats, nil
 }
 
-// Apply implements broker.Broker. The jobs are chosen before the commit, which
+// Apply is Broker.Apply. The jobs are chosen before the commit, which
 // looks again whether they can still be changed.
-func (b *Broker) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (step broker.Step, err error) {
+func (b *handle) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (step broker.Step, err error) {
 	if err := jobstate.CheckCommand(&cmd); err != nil {
 		return step, err
 	}
@@ -114,8 +114,8 @@ func (b *Broker) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (
 	return step, err
 }
 
-// Maintain implements broker.Broker.
-func (b *Broker) Maintain(ctx context.Context) (after time.Duration, err error) {
+// Maintain is Broker.Maintain.
+func (b *handle) Maintain(ctx context.Context) (after time.Duration, err error) {
 	if err := b.begin(ctx); err != nil {
 		return 0, err
 	}
@@ -134,7 +134,7 @@ func (b *Broker) Maintain(ctx context.Context) (after time.Duration, err error) 
 }
 
 // untilDue is how long until something expires.
-func (b *Broker) untilDue() time.Duration {
+func (b *handle) untilDue() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.readForwardLocked()

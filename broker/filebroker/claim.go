@@ -18,8 +18,8 @@ import (
 // take a half: a wake-up is only a hint.
 const slowPoll = 3 * time.Second
 
-// Claim implements broker.Broker.
-func (b *Broker) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
+// Claim is Broker.Claim.
+func (b *handle) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
 	if err := jobstate.CheckClaim(&r); err != nil {
 		return broker.Claimed{}, err
 	}
@@ -50,7 +50,7 @@ func (b *Broker) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 
 // claimOnce tries once. When there is nothing to take and the caller will
 // wait, it is registered as idle in the same commit.
-func (b *Broker) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait bool) (got broker.Claimed, idle *notify.Claim, err error) {
+func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait bool) (got broker.Claimed, idle *notify.Claim, err error) {
 	member := b.member.name
 	if r.Remote {
 		member = ""
@@ -77,9 +77,11 @@ func (b *Broker) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait boo
 }
 
 // hand fills in what the state does not hold. A job whose payload is damaged
-// is made dead and not handed out.
-func (b *Broker) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
+// is made dead and not handed out; one that cannot be read now is given back.
+func (b *handle) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
 	read := b.reader(tickets)
+	var unread []broker.Settlement
+	var failed error
 	for i := range tickets {
 		t := &tickets[i]
 		err := t.Fill(read)
@@ -96,15 +98,23 @@ func (b *Broker) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
 			}
 			continue
 		case err != nil:
-			return err // the leases end by themselves
+			unread, failed = append(unread, broker.Settlement{Ref: t.Job.Ref(), Token: t.Job.Token, Kind: broker.Release}), err
+			continue
 		}
 		got.Leases = append(got.Leases, broker.Lease{Job: t.Job, Token: t.Job.Token, ExpiresAt: t.Job.LeaseExpiresAt})
 	}
+	if failed == nil {
+		return nil
+	}
+	if _, err := b.Settle(noContext, broker.Call{}, unread); err != nil || len(got.Leases) == 0 {
+		return errors.Join(public(failed), err)
+	}
+	b.slg.Error("jobs were given back because their payloads could not be read", "jobs", len(unread), "error", failed)
 	return nil
 }
 
 // refill reads a job again whose bytes were moved by a compaction.
-func (b *Broker) refill(t *jobstate.Ticket) error {
+func (b *handle) refill(t *jobstate.Ticket) error {
 	b.mu.Lock()
 	b.readForwardLocked()
 	again, ok := b.s.Get(b.now(), t.Job.Ref())
@@ -119,7 +129,7 @@ func (b *Broker) refill(t *jobstate.Ticket) error {
 var errDamaged = errors.New("stored bytes do not match their checksum")
 
 // read returns stored bytes, checked.
-func (b *Broker) read(l jobstate.Loc) ([]byte, error) {
+func (b *handle) read(l jobstate.Loc) ([]byte, error) {
 	p := make([]byte, l.Len)
 	if err := b.log.ReadAt(journal.FileID(l.File), p, int64(l.Off)); err != nil {
 		return nil, err
@@ -135,7 +145,7 @@ const maxSpan = 256 << 10
 
 // reader returns a read function that fetches neighbouring payloads of
 // tickets in one go: claims take jobs in the order in which they were written.
-func (b *Broker) reader(tickets []jobstate.Ticket) func(jobstate.Loc) ([]byte, error) {
+func (b *handle) reader(tickets []jobstate.Ticket) func(jobstate.Loc) ([]byte, error) {
 	if len(tickets) < 2 {
 		return b.read
 	}

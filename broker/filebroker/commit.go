@@ -25,7 +25,7 @@ const (
 // lead makes commits until nothing is pending. The first is the caller's own:
 // it goes on inline as long as the lock is free, and leaves the waiting to a
 // goroutine otherwise, so that a caller can leave on its context.
-func (b *Broker) lead(inline bool) {
+func (b *handle) lead(inline bool) {
 	b.readForward()
 	ok, err := b.log.TryLock()
 	if err == nil && !ok {
@@ -46,11 +46,11 @@ func (b *Broker) lead(inline bool) {
 }
 
 // background runs fn in a goroutine that Close waits for.
-func (b *Broker) background(fn func()) { b.wg.Go(fn) }
+func (b *handle) background(fn func()) { b.wg.Go(fn) }
 
 // watchdog reports who holds LOCK, unless it is stopped soon: by whoever waits
 // for it, when the wait is over.
-func (b *Broker) watchdog() *time.Timer {
+func (b *handle) watchdog() *time.Timer {
 	return time.AfterFunc(patience, func() {
 		if pid, since, ok := b.log.Holder(); ok {
 			b.slg.Warn("a process holds the store's lock; stop or continue it", "pid", pid, "for", since.Round(time.Millisecond))
@@ -61,7 +61,7 @@ func (b *Broker) watchdog() *time.Timer {
 }
 
 // lock waits for LOCK, and reports who holds it when that takes long.
-func (b *Broker) lock() error {
+func (b *handle) lock() error {
 	defer b.watchdog().Stop()
 	for round := 0; ; round++ {
 		if err := b.log.Lock(); err != nil {
@@ -76,7 +76,7 @@ func (b *Broker) lock() error {
 }
 
 // locked makes one commit; LOCK is held, and free when it returns.
-func (b *Broker) locked() {
+func (b *handle) locked() {
 	b.mu.Lock()
 	ops := b.queue.take()
 	sync, err := b.commit(ops)
@@ -95,7 +95,7 @@ func (b *Broker) locked() {
 
 // finish answers ops. An err of the commit is the answer of each that has none
 // of its own.
-func (b *Broker) finish(ops []*op, err error) {
+func (b *handle) finish(ops []*op, err error) {
 	if err == nil {
 		err = b.log.Poisoned()
 		if err != nil {
@@ -112,7 +112,7 @@ func (b *Broker) finish(ops []*op, err error) {
 
 // commit decides ops and appends what they write as one frame; LOCK and mu are
 // held. sync says that an answer has to wait for the disk.
-func (b *Broker) commit(ops []*op) (sync bool, err error) {
+func (b *handle) commit(ops []*op) (sync bool, err error) {
 	if err := b.catchUp(); err != nil {
 		return false, err
 	}
@@ -149,7 +149,7 @@ func (b *Broker) commit(ops []*op) (sync bool, err error) {
 
 // decide runs the ops against the state, after what is due, and says whether
 // an epoch was opened, which has to be durable before any of its leases.
-func (b *Broker) decide(ops []*op, now jobstate.Now) (fresh bool) {
+func (b *handle) decide(ops []*op, now jobstate.Now) (fresh bool) {
 	claims := false
 	for _, o := range ops {
 		claims = claims || o.claims
@@ -167,7 +167,7 @@ func (b *Broker) decide(ops []*op, now jobstate.Now) (fresh bool) {
 // openEpoch joins the current epoch when a live handle holds it, and opens the
 // next one otherwise: a power cut may have forgotten claims of the last one,
 // and their tokens must not be given out again.
-func (b *Broker) openEpoch(now jobstate.Now, claims bool) (fresh bool) {
+func (b *handle) openEpoch(now jobstate.Now, claims bool) (fresh bool) {
 	e := b.s.Epoch()
 	name := ""
 	if claims {
@@ -176,7 +176,7 @@ func (b *Broker) openEpoch(now jobstate.Now, claims bool) (fresh bool) {
 	if e.Boot == b.boot {
 		for _, holder := range e.Holders {
 			if holder != b.member.name && b.alive(holder) {
-				b.s.OpenEpoch(&b.w, e.Number, name, e.Boot, e.Offset)
+				b.s.OpenEpoch(&b.w, e.Number, name, e.Boot, e.Offset, false)
 				return false
 			}
 		}
@@ -185,13 +185,17 @@ func (b *Broker) openEpoch(now jobstate.Now, claims bool) (fresh bool) {
 	if e.Boot != b.boot {
 		offset = now.Steady - int64(b.sys.Monotonic())
 	}
-	b.s.OpenEpoch(&b.w, e.Number+1, name, b.boot, offset)
+	// What the page cache holds outlives processes, but neither a restart of the
+	// machine nor a write that failed.
+	forgot := e.Number > 0 && (e.Boot != b.boot || b.lossy)
+	b.lossy = false
+	b.s.OpenEpoch(&b.w, e.Number+1, name, b.boot, offset, forgot)
 	return true
 }
 
 // admit makes room for the frame, and turns enqueues away while the disk is
 // full. It returns the ops that go on.
-func (b *Broker) admit(ops []*op) ([]*op, error) {
+func (b *handle) admit(ops []*op) ([]*op, error) {
 	size, class := 4096, journal.Settle
 	for _, o := range ops {
 		size += o.size
@@ -218,7 +222,7 @@ func (b *Broker) admit(ops []*op) ([]*op, error) {
 
 // append writes the frame. When that fails the state is ahead of the log, and
 // is built anew from it.
-func (b *Broker) append() error {
+func (b *handle) append() error {
 	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.Epoch().Number})
 	if err != nil {
 		b.ring.take()
@@ -230,7 +234,7 @@ func (b *Broker) append() error {
 }
 
 // catchUp takes in what others appended; LOCK and mu are held.
-func (b *Broker) catchUp() error {
+func (b *handle) catchUp() error {
 	if b.broken != nil {
 		if err := b.reload(); err != nil {
 			return err
@@ -248,13 +252,13 @@ func (b *Broker) catchUp() error {
 
 // readForward takes in what others published, without LOCK. Errors show again
 // under LOCK, where they are dealt with.
-func (b *Broker) readForward() {
+func (b *handle) readForward() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.readForwardLocked()
 }
 
-func (b *Broker) readForwardLocked() {
+func (b *handle) readForwardLocked() {
 	if b.broken != nil || b.follow() != nil {
 		return
 	}
@@ -264,7 +268,7 @@ func (b *Broker) readForwardLocked() {
 }
 
 // apply takes in one frame.
-func (b *Broker) apply(f *journal.Frame) error {
+func (b *handle) apply(f *journal.Frame) error {
 	if f.Kind == journal.KindEnd && !bytes.Equal(f.Body, b.s.Digest()) {
 		return fmt.Errorf("%w: this handle counts otherwise than who sealed segment %d", journal.ErrCorrupt, f.At.Segment)
 	}
@@ -276,7 +280,7 @@ func (b *Broker) apply(f *journal.Frame) error {
 
 // reload builds the state anew from the log; mu is held, and LOCK too unless
 // the handle is being opened.
-func (b *Broker) reload() error {
+func (b *handle) reload() error {
 	checkpoint, read, err := b.log.Start()
 	if err != nil {
 		b.broken = err
@@ -299,7 +303,7 @@ func (b *Broker) reload() error {
 }
 
 // now reads the clocks.
-func (b *Broker) now() jobstate.Now {
+func (b *handle) now() jobstate.Now {
 	mono := int64(b.sys.Monotonic())
 	wall := b.sys.Wall().UnixNano()
 	if e := b.s.Epoch(); e.Boot == b.boot {
@@ -310,7 +314,7 @@ func (b *Broker) now() jobstate.Now {
 
 // syncSoon makes what was answered without a sync durable within 100 ms, or as
 // the sync mode says; mu is held.
-func (b *Broker) syncSoon() {
+func (b *handle) syncSoon() {
 	every := 50 * time.Millisecond
 	switch b.cfg.Sync {
 	case SyncNever:
@@ -336,7 +340,7 @@ func (b *Broker) syncSoon() {
 }
 
 // ensure makes everything that this handle has read or written durable.
-func (b *Broker) ensure() error {
+func (b *handle) ensure() error {
 	b.mu.Lock()
 	end := b.log.Pos()
 	b.mu.Unlock()
@@ -348,7 +352,7 @@ func (b *Broker) ensure() error {
 }
 
 // check reports why this handle cannot serve reads.
-func (b *Broker) check() error {
+func (b *handle) check() error {
 	if b.broken != nil && !errors.Is(b.broken, journal.ErrPoisoned) {
 		return public(b.broken)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -32,11 +31,8 @@ type Compacted struct {
 	BytesAfter  int64  `json:"bytes_after"`
 }
 
-// Compact writes a checkpoint and drops the files of the log that hold nothing
-// that is still needed. The store is in use meanwhile: the lock is held only
-// to seal the active segment. One compaction runs at a time, in whichever
-// process.
-func (b *Broker) Compact(ctx context.Context) (c Compacted, err error) {
+// Compact is Broker.Compact.
+func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 	if err := b.begin(ctx); err != nil {
 		return c, err
 	}
@@ -72,20 +68,20 @@ func (b *Broker) Compact(ctx context.Context) (c Compacted, err error) {
 	if err := b.flip(s, sealed, payload); err != nil {
 		return c, public(err)
 	}
+	b.mu.Lock()
+	b.s.Adopt(s) // before what was moved goes from where it was
+	b.mu.Unlock()
 	uses := s.Uses()
 	if c.Removed, err = b.log.Drop(func(f journal.FileID) bool { return uses[uint32(f)] != nil }); err != nil {
 		return c, public(err)
 	}
-	b.mu.Lock()
-	b.takeOver(s)
-	b.mu.Unlock()
 	c.BytesAfter, err = b.log.DiskBytes()
 	return c, public(err)
 }
 
 // catchUpWithCurrent follows the last compaction, whoever made it; COMPACT is
 // held, so there is no other meanwhile.
-func (b *Broker) catchUpWithCurrent() error {
+func (b *handle) catchUpWithCurrent() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.broken == nil {
@@ -102,7 +98,7 @@ func (b *Broker) catchUpWithCurrent() error {
 const sealTries = 2000
 
 // seal ends the active segment, so that a checkpoint can stand at its end.
-func (b *Broker) seal() (uint64, error) {
+func (b *handle) seal() (uint64, error) {
 	if _, err := b.log.Sync(); err != nil {
 		return 0, err
 	}
@@ -119,7 +115,7 @@ func (b *Broker) seal() (uint64, error) {
 	}
 }
 
-func (b *Broker) sealNow() (uint64, error) {
+func (b *handle) sealNow() (uint64, error) {
 	if err := b.lock(); err != nil {
 		return 0, err
 	}
@@ -134,7 +130,7 @@ func (b *Broker) sealNow() (uint64, error) {
 
 // stateAt builds the state at the end of a sealed segment from the previous
 // checkpoint and the sealed segments, outside the lock.
-func (b *Broker) stateAt(ctx context.Context, sealed uint64) (*jobstate.State, error) {
+func (b *handle) stateAt(ctx context.Context, sealed uint64) (*jobstate.State, error) {
 	s := jobstate.New(nil, nil)
 	cur := b.log.Current()
 	if cur.Checkpoint > 0 {
@@ -157,7 +153,7 @@ func (b *Broker) stateAt(ctx context.Context, sealed uint64) (*jobstate.State, e
 // evacuate copies what is needed out of files that hold little of it into one
 // payload file, and lets the state point there. It returns the numbers of all
 // payload files in use.
-func (b *Broker) evacuate(ctx context.Context, s *jobstate.State, sealed uint64, c *Compacted) ([]uint64, error) {
+func (b *handle) evacuate(ctx context.Context, s *jobstate.State, sealed uint64, c *Compacted) ([]uint64, error) {
 	from := map[uint32]bool{}
 	var moving int64
 	for file, use := range s.Uses() {
@@ -185,7 +181,7 @@ func (b *Broker) evacuate(ctx context.Context, s *jobstate.State, sealed uint64,
 	return payload, nil
 }
 
-func (b *Broker) move(ctx context.Context, s *jobstate.State, sealed uint64, from map[uint32]bool, c *Compacted) error {
+func (b *handle) move(ctx context.Context, s *jobstate.State, sealed uint64, from map[uint32]bool, c *Compacted) error {
 	w, err := b.log.NewPayloadFile(sealed)
 	if err != nil {
 		return err
@@ -220,7 +216,7 @@ func (b *Broker) move(ctx context.Context, s *jobstate.State, sealed uint64, fro
 }
 
 // flip makes the checkpoint the one that CURRENT names.
-func (b *Broker) flip(s *jobstate.State, sealed uint64, payload []uint64) error {
+func (b *handle) flip(s *jobstate.State, sealed uint64, payload []uint64) error {
 	if err := b.log.WriteCheckpoint(sealed, s.Encode); err != nil {
 		return err
 	}
@@ -230,7 +226,7 @@ func (b *Broker) flip(s *jobstate.State, sealed uint64, payload []uint64) error 
 }
 
 // compactIfDue compacts when what is dead outweighs what is live.
-func (b *Broker) compactIfDue(ctx context.Context) error {
+func (b *handle) compactIfDue(ctx context.Context) error {
 	total, err := b.log.DiskBytes()
 	if err != nil {
 		return public(err)
@@ -249,9 +245,8 @@ func (b *Broker) compactIfDue(ctx context.Context) error {
 	return err
 }
 
-// follow notices that somebody flipped CURRENT: a handle behind the checkpoint
-// loads it, one past it takes over where moved bytes lie now. mu is held.
-func (b *Broker) follow() error {
+// follow notices that somebody flipped CURRENT; mu is held.
+func (b *handle) follow() error {
 	if !b.log.GenerationChanged() {
 		return nil
 	}
@@ -259,8 +254,10 @@ func (b *Broker) follow() error {
 }
 
 // followNow is follow without the hint that CURRENT was flipped: who flipped
-// it may have died before he gave it. mu is held.
-func (b *Broker) followNow() error {
+// it may have died before he gave it. A handle behind the checkpoint loads it,
+// one past it takes over where moved bytes lie now. mu is held.
+func (b *handle) followNow() error {
+	seen := b.log.Current().Checkpoint
 	cur, err := b.log.Refresh()
 	if err != nil {
 		return err
@@ -268,36 +265,14 @@ func (b *Broker) followNow() error {
 	if b.log.Pos().Segment <= cur.Checkpoint {
 		return b.reload()
 	}
-	stale := false
-	gone := b.gone()
-	for file := range b.s.Uses() {
-		stale = stale || gone(file)
-	}
-	if !stale {
+	moved := slices.ContainsFunc(cur.Payload, func(n uint64) bool { return n > seen })
+	if !moved {
 		return nil
 	}
 	other := jobstate.New(nil, nil)
 	if err := b.log.ReadCheckpoint(cur.Checkpoint, other.Decode); err != nil {
 		return fmt.Errorf("read checkpoint %d: %w", cur.Checkpoint, err)
 	}
-	b.takeOver(other)
+	b.s.Adopt(other)
 	return nil
-}
-
-// takeOver learns from the state of a checkpoint where moved bytes lie; mu is
-// held.
-func (b *Broker) takeOver(checkpoint *jobstate.State) { b.s.Adopt(checkpoint, b.gone()) }
-
-// gone returns a function that says whether a file is not there any more.
-func (b *Broker) gone() func(file uint32) bool {
-	known := map[uint32]bool{}
-	return func(file uint32) bool {
-		gone, ok := known[file]
-		if !ok {
-			_, err := b.log.FileBytes(journal.FileID(file))
-			gone = errors.Is(err, fs.ErrNotExist)
-			known[file] = gone
-		}
-		return gone
-	}
 }

@@ -57,14 +57,14 @@ func TestAHandleFarBehindLoadsTheCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, crashfs.Config{Seed: 1})
 		a, b, idle := s.open(), s.open(), s.open()
-		at := idle.real.log.Pos().Segment
+		at := idle.real.cur.Load().log.Pos().Segment
 		everyRecord(s, a, b, 0, false)
 		n := a.compact()
 		if at > n {
 			t.Fatalf("the idle handle is at segment %d, past checkpoint %d", at, n)
 		}
 		idle.done(false) // holds what it shows against the model
-		if got := idle.real.log.Pos().Segment; got <= n {
+		if got := idle.real.cur.Load().log.Pos().Segment; got <= n {
 			t.Errorf("the idle handle is still at segment %d", got)
 		}
 		b = s.open()
@@ -94,13 +94,13 @@ func TestAHandlePastTheCheckpointTakesOverMovedPayloads(t *testing.T) {
 		s.takeFrames(a)
 		var uses [2][]uint32
 		for i, c := range []*twin{other, a} {
-			c.real.readForward()
+			c.real.cur.Load().readForward()
 			uses[i] = neededFiles(c.real)
 		}
 		if !slices.Equal(uses[0], uses[1]) {
 			t.Errorf("one handle needs the files %x, the other %x", uses[0], uses[1])
 		}
-		jobs, err := other.real.fill(old) // places that were looked up before the compaction
+		jobs, err := other.real.cur.Load().fill(old) // places that were looked up before the compaction
 		must(t, err)
 		for i, n := range []int{150, 151} {
 			if jobs[i].ID != labID(n) || !slices.Equal(jobs[i].Payload, labJob(n).Payload) {
@@ -113,7 +113,8 @@ func TestAHandlePastTheCheckpointTakesOverMovedPayloads(t *testing.T) {
 }
 
 // tickets are the jobs of one state as a handle knows them now.
-func tickets(b *Broker, queue string, state broker.State) []jobstate.Ticket {
+func tickets(c *Broker, queue string, state broker.State) []jobstate.Ticket {
+	b := c.cur.Load()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found, _, err := b.s.Select(b.now(), broker.Filter{Queue: queue}, state, "", 100)
@@ -124,7 +125,8 @@ func tickets(b *Broker, queue string, state broker.State) []jobstate.Ticket {
 }
 
 // neededFiles are those that a handle's jobs lie in.
-func neededFiles(b *Broker) (all []uint32) {
+func neededFiles(c *Broker) (all []uint32) {
+	b := c.cur.Load()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for f := range b.s.Uses() {

@@ -18,6 +18,7 @@ func onMachine(t *testing.T, cfg Config) brokertest.Harness {
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	return brokertest.Harness{
 		Reopen:   true,
+		Clock:    m.Clock,
 		StepWall: m.Clock.Step,
 		Open: func() broker.Broker {
 			c := cfg

@@ -405,11 +405,11 @@ func TestAStaleFrameIsNeverApplied(t *testing.T) {
 		b, err := openOn(m2.Process(), roomy, neverSync)
 		must(t, err)
 		for n := range 2 {
-			second, seen = b.log.Pos().Offset, look(t, b)
+			second, seen = b.cur.Load().log.Pos().Offset, look(t, b)
 			_, err := b.Enqueue(context.Background(), broker.NewCall(), "q", []broker.NewJob{{ID: labID(n), Task: "t", Payload: []byte(payload)}})
 			must(t, err)
 		}
-		name := segmentName(b.log.Pos().Segment)
+		name := segmentName(b.cur.Load().log.Pos().Segment)
 		must(t, b.Close())
 		log, err = m2.ReadFile(path.Join(labDir, name))
 		must(t, err)

@@ -5,7 +5,7 @@
 //
 // # A commit
 //
-// Every change is made by one function, [Broker.commit], for all calls that
+// Every change is made by one function, handle.commit, for all calls that
 // gathered in this process while its last commit was in flight:
 //
 //	read forward ▶ LOCK ▶ catch up ▶ decide ▶ append one frame ▶ unlock ▶ fdatasync ▶ answer

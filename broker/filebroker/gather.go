@@ -97,7 +97,7 @@ func (g *gather) close() {
 
 // do puts o into the next commit and waits for its outcome. A caller whose
 // context ends before o was decided leaves, and nothing changes.
-func (b *Broker) do(ctx context.Context, o *op) error {
+func (b *handle) do(ctx context.Context, o *op) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}

@@ -12,16 +12,8 @@ import (
 	"github.com/spoolq/spool/internal/vfs"
 )
 
-// Hold ties a lease to a lock of its own instead of to this handle, for a job
-// that another process runs: the child that inherits the file (exec.Cmd's
-// ExtraFiles) keeps the lease for as long as it, or a child of its own, lives,
-// so that an orphan never runs beside its job's next run. The lease ends when
-// nobody has the file open any more; until then its deadline is put off.
-//
-// The caller closes the file once the child was started, and calls release
-// once it has settled the lease or given it up. Errors: ErrLeaseLost;
-// ErrUnsupported where locks cannot be inherited.
-func (b *Broker) Hold(ctx context.Context, ref broker.Ref, token broker.Token) (file *os.File, release func() error, err error) {
+// Hold is Broker.Hold.
+func (b *handle) Hold(ctx context.Context, ref broker.Ref, token broker.Token) (file *os.File, release func() error, err error) {
 	name := memberName(b.sys)
 	var lock vfs.File
 	held := false
@@ -57,7 +49,7 @@ func (b *Broker) Hold(ctx context.Context, ref broker.Ref, token broker.Token) (
 }
 
 // lockFile makes and locks a file in alive/; LOCK is held.
-func (b *Broker) lockFile(name string) (vfs.File, error) {
+func (b *handle) lockFile(name string) (vfs.File, error) {
 	f, err := b.sys.Open(b.alivePath(name), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, fmt.Errorf("create a lock file: %w", err)

@@ -26,7 +26,7 @@ func TestALeaseOutlivesItsDeadlineAndItsHandleWhileItsLockIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.settleDead([]string{a.member.name}); err != nil {
+	if err := b.cur.Load().settleDead([]string{a.cur.Load().member.name}); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {

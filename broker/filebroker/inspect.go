@@ -13,7 +13,7 @@ import (
 )
 
 // look runs fn on a state that includes everything that was published before.
-func (b *Broker) look(ctx context.Context, fn func(now jobstate.Now)) error {
+func (b *handle) look(ctx context.Context, fn func(now jobstate.Now)) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (b *Broker) look(ctx context.Context, fn func(now jobstate.Now)) error {
 
 // fill reads what the state does not hold of each ticket's job. Damage shows
 // in the job itself: an inspector is not the one to bury it.
-func (b *Broker) fill(tickets []jobstate.Ticket) ([]broker.Job, error) {
+func (b *handle) fill(tickets []jobstate.Ticket) ([]broker.Job, error) {
 	jobs := make([]broker.Job, len(tickets))
 	read := b.reader(tickets)
 	for i := range tickets {
@@ -49,8 +49,8 @@ func (b *Broker) fill(tickets []jobstate.Ticket) ([]broker.Job, error) {
 	return jobs, nil
 }
 
-// Get implements broker.Inspector.
-func (b *Broker) Get(ctx context.Context, refs []broker.Ref) ([]broker.Job, error) {
+// Get is Broker.Get.
+func (b *handle) Get(ctx context.Context, refs []broker.Ref) ([]broker.Job, error) {
 	jobs := make([]broker.Job, len(refs))
 	var tickets []jobstate.Ticket
 	var index []int
@@ -72,8 +72,8 @@ func (b *Broker) Get(ctx context.Context, refs []broker.Ref) ([]broker.Job, erro
 	return jobs, err
 }
 
-// List implements broker.Inspector.
-func (b *Broker) List(ctx context.Context, f broker.Filter, cursor string, n int) (page broker.Page, err error) {
+// List is Broker.List.
+func (b *handle) List(ctx context.Context, f broker.Filter, cursor string, n int) (page broker.Page, err error) {
 	if err := jobstate.CheckList(&f, n); err != nil {
 		return page, err
 	}
@@ -95,9 +95,9 @@ func (b *Broker) List(ctx context.Context, f broker.Filter, cursor string, n int
 	return page, err
 }
 
-// Await implements broker.Broker. What it returns is durable: it waits for a
+// Await is Broker.Await. What it returns is durable: it waits for a
 // sync that covers the frames it rests on, whoever wrote them.
-func (b *Broker) Await(ctx context.Context, refs []broker.Ref, wait time.Duration) ([]broker.Job, error) {
+func (b *handle) Await(ctx context.Context, refs []broker.Ref, wait time.Duration) ([]broker.Job, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (b *Broker) Await(ctx context.Context, refs []broker.Ref, wait time.Duratio
 }
 
 // ended returns those of refs that are final or not known, durably.
-func (b *Broker) ended(ctx context.Context, refs []broker.Ref) (ended []broker.Job, err error) {
+func (b *handle) ended(ctx context.Context, refs []broker.Ref) (ended []broker.Job, err error) {
 	jobs, err := b.Get(ctx, refs)
 	if err != nil {
 		return nil, err
@@ -151,20 +151,20 @@ func (b *Broker) ended(ctx context.Context, refs []broker.Ref) (ended []broker.J
 	return ended, err
 }
 
-// Counts implements broker.Inspector.
-func (b *Broker) Counts(ctx context.Context, queue string) (counts []broker.Count, err error) {
+// Counts is Broker.Counts.
+func (b *handle) Counts(ctx context.Context, queue string) (counts []broker.Count, err error) {
 	err = b.look(ctx, func(now jobstate.Now) { counts = b.s.Counts(now, queue) })
 	return counts, err
 }
 
-// Workers implements broker.Inspector.
-func (b *Broker) Workers(ctx context.Context, queue string) (workers []broker.Worker, err error) {
+// Workers is Broker.Workers.
+func (b *handle) Workers(ctx context.Context, queue string) (workers []broker.Worker, err error) {
 	err = b.look(ctx, func(jobstate.Now) { workers = b.s.Workers(queue) })
 	return workers, err
 }
 
-// Explain implements broker.Inspector.
-func (b *Broker) Explain(ctx context.Context, r broker.Ref) (x broker.Explanation, err error) {
+// Explain is Broker.Explain.
+func (b *handle) Explain(ctx context.Context, r broker.Ref) (x broker.Explanation, err error) {
 	var why error
 	err = b.look(ctx, func(now jobstate.Now) { x, why = b.s.Explain(now, r) })
 	if err = errors.Join(err, why); err != nil {
@@ -177,8 +177,8 @@ func (b *Broker) Explain(ctx context.Context, r broker.Ref) (x broker.Explanatio
 // writes rings only for the end of a job.
 const watchEvery = 100 * time.Millisecond
 
-// Watch implements broker.Inspector.
-func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Event, error) {
+// Watch is Broker.Watch.
+func (b *handle) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Event, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -208,8 +208,8 @@ func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 	return events, nil
 }
 
-// Health implements broker.Inspector.
-func (b *Broker) Health(ctx context.Context) (broker.Health, error) {
+// Health is Broker.Health.
+func (b *handle) Health(ctx context.Context) (broker.Health, error) {
 	if err := b.begin(ctx); err != nil {
 		return broker.Health{}, err
 	}

@@ -10,7 +10,7 @@ import (
 
 // start begins what a handle does in the background: answer its bell, keep
 // segments prepared, look now and then for handles that ended unnoticed.
-func (b *Broker) start() {
+func (b *handle) start() {
 	b.background(func() { b.bells.run(b) })
 	b.background(b.prepare)
 	b.background(b.probe)
@@ -20,8 +20,11 @@ func (b *Broker) start() {
 const fullRetry = time.Second
 
 // prepare keeps segments ahead of the log.
-func (b *Broker) prepare() {
+func (b *handle) prepare() {
 	for {
+		if b.log.Poisoned() != nil {
+			return
+		}
 		if err := b.log.Prepare(); err != nil && !errors.Is(err, journal.ErrDiskFull) {
 			b.report("prepare the next segment", err)
 		}
@@ -45,7 +48,7 @@ const (
 	pollDeath  = 300 * time.Millisecond
 )
 
-func (b *Broker) probe() {
+func (b *handle) probe() {
 	every := probeEvery
 	if b.bells.watch == nil {
 		every = pollDeath
@@ -54,6 +57,9 @@ func (b *Broker) probe() {
 		t := time.NewTimer(every/2 + rand.N(every))
 		select {
 		case <-t.C:
+			if b.log.Poisoned() != nil {
+				return
+			}
 			b.report("look for handles that ended", b.missed())
 		case <-b.closed:
 			t.Stop()

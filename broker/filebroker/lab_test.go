@@ -185,10 +185,6 @@ func (c *twin) enqueue(queue string, jobs ...broker.NewJob) []broker.Enqueued {
 	c.step("enqueue")
 	got, err := c.real.Enqueue(context.Background(), broker.NewCall(), queue, jobs)
 	must(c.s, err)
-	jobs = slices.Clone(jobs)
-	for i := range jobs {
-		jobs[i].Batch, jobs[i].BatchOrdinal = broker.ID{}, 0 // the model wants batches to be whole
-	}
 	want, err := c.model.Enqueue(context.Background(), broker.NewCall(), queue, jobs)
 	must(c.s, err)
 	if !slices.Equal(got, want) {
@@ -293,18 +289,19 @@ func (c *twin) hold(n int) (free func()) {
 	c.step("hold")
 	var lock vfs.File
 	name := memberName(c.proc)
+	h := c.real.cur.Load()
 	o := &op{size: recordBytes, class: journal.Settle, free: true}
 	o.decide = func(jobstate.Now) {
-		if lock, o.err = c.real.lockFile(name); o.err == nil && !c.real.s.Hold(&c.real.w, labRef(n), c.s.runs[labRef(n)].real, name) {
+		if lock, o.err = h.lockFile(name); o.err == nil && !h.s.Hold(&h.w, labRef(n), c.s.runs[labRef(n)].real, name) {
 			o.err = broker.ErrLeaseLost
 		}
 	}
-	must(c.s, c.real.do(context.Background(), o))
+	must(c.s, h.do(context.Background(), o))
 	c.done(false)
 	return func() {
 		c.step("free a held lock")
 		must(c.s, lock.Close())
-		must(c.s, c.real.settleDead([]string{name}))
+		must(c.s, h.settleDead([]string{name}))
 		c.done(false)
 	}
 }

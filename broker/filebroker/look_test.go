@@ -111,8 +111,9 @@ func difference(want, got []string) string {
 }
 
 // encoded is the whole state of a handle.
-func encoded(t testing.TB, b *Broker) []byte {
+func encoded(t testing.TB, c *Broker) []byte {
 	t.Helper()
+	b := c.cur.Load()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out bytes.Buffer
@@ -151,7 +152,7 @@ func sameMoment(t testing.TB, b *Broker, mo *moment) {
 	}
 	var w jobstate.Writer
 	w.Reset(nil, 0, 0, jobstate.Now{Steady: got.Clock(), Wall: got.Clock()})
-	want.OpenEpoch(&w, e.Number, "", e.Boot, e.Offset)
+	want.OpenEpoch(&w, e.Number, "", e.Boot, e.Offset, want.Epoch().Number > 0)
 	want.Wrote(&w)
 	if seen := look(t, b); !slices.Equal(seen, mo.seen) {
 		t.Fatalf("what can be read after frame %d is not what it was:\n%s", mo.frame, difference(mo.seen, seen))

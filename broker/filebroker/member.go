@@ -31,7 +31,7 @@ func memberName(sys vfs.System) string {
 	return hex.EncodeToString(b[:])
 }
 
-func (b *Broker) alivePath(name string) string { return filepath.Join(b.dir, "alive", name) }
+func (b *handle) alivePath(name string) string { return filepath.Join(b.dir, "alive", name) }
 
 // isMember says whether a file name in alive/ is that of a handle.
 func isMember(name string) bool {
@@ -42,7 +42,7 @@ func isMember(name string) bool {
 // join makes this handle a member and loads the state. A handle that finds
 // itself alone recovers the log under LOCK; one with live peers loads without
 // holding it, so that they go on.
-func (b *Broker) join() error {
+func (b *handle) join() error {
 	watchdog := b.watchdog()
 	err := b.log.Lock()
 	watchdog.Stop()
@@ -50,6 +50,9 @@ func (b *Broker) join() error {
 		return err
 	}
 	dead, live, err := b.census()
+	if err == nil && live > 0 {
+		err = b.log.Poisoned() // those who live have to leave first
+	}
 	if err == nil {
 		err = b.enroll()
 	}
@@ -73,7 +76,7 @@ func (b *Broker) join() error {
 
 // recover loads the state and makes the end of the log trustworthy; LOCK is
 // held, and no other handle lives.
-func (b *Broker) recover() error {
+func (b *handle) recover() error {
 	ok, err := b.log.TryCompactLock()
 	for try := 0; err == nil && !ok; try++ {
 		// A child that was being forked as its parent died may hold it for a moment.
@@ -89,13 +92,14 @@ func (b *Broker) recover() error {
 	defer b.log.CompactUnlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.lossy = b.log.Poisoned() != nil
 	return b.load(func() error { return b.log.Recover(b.apply) })
 }
 
 // load builds the state from the checkpoint and what read hands out after it.
 // After an error there is none, so that nothing is decided by half of one: a
 // handle that could not recover the log must not append to it.
-func (b *Broker) load(read func() error) error {
+func (b *handle) load(read func() error) error {
 	checkpoint, load, err := b.log.Start()
 	if err != nil {
 		return err
@@ -114,7 +118,7 @@ func (b *Broker) load(read func() error) error {
 }
 
 // census looks who is alive; LOCK is held.
-func (b *Broker) census() (dead []string, live int, err error) {
+func (b *handle) census() (dead []string, live int, err error) {
 	dir := filepath.Join(b.dir, "alive")
 	if err := b.sys.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, 0, fmt.Errorf("make the alive directory: %w", err)
@@ -139,7 +143,7 @@ func (b *Broker) census() (dead []string, live int, err error) {
 }
 
 // enroll creates and locks this handle's file; LOCK is held.
-func (b *Broker) enroll() error {
+func (b *handle) enroll() error {
 	name := memberName(b.sys)
 	f, err := b.lockFile(name)
 	if err != nil {
@@ -152,7 +156,7 @@ func (b *Broker) enroll() error {
 // alive probes whether the handle of that name lives: whether its lock is
 // held. A file that is missing proves nothing, and counts as dead here; its
 // leases still end by their deadlines. LOCK is held.
-func (b *Broker) alive(name string) bool {
+func (b *handle) alive(name string) bool {
 	if name == b.member.name {
 		return true
 	}
@@ -167,7 +171,7 @@ func (b *Broker) alive(name string) bool {
 
 // settleDead ends what dead handles held, and removes their files afterwards,
 // so that a crash between the two only repeats it.
-func (b *Broker) settleDead(names []string) error {
+func (b *handle) settleDead(names []string) error {
 	var gone []string
 	return b.do(noContext, &op{
 		class: journal.Settle, free: true,
@@ -186,7 +190,7 @@ func (b *Broker) settleDead(names []string) error {
 
 // mourn ends what a handle held whose file was closed. The system tells of the
 // close before it frees the lock, so the first probes can come too early.
-func (b *Broker) mourn(name string) {
+func (b *handle) mourn(name string) {
 	for wait := time.Millisecond; wait < time.Second && b.there(name); wait *= 2 {
 		if err := b.settleDead([]string{name}); err != nil {
 			b.report("settle the leases of a handle that ended", err)
@@ -204,14 +208,14 @@ func (b *Broker) mourn(name string) {
 
 // there says whether a handle's file exists: one that is missing proves
 // nothing about its owner.
-func (b *Broker) there(name string) bool {
+func (b *handle) there(name string) bool {
 	_, err := b.sys.Stat(b.alivePath(name))
 	return err == nil
 }
 
 // unlink removes the files of handles that are gone. What cannot be removed
 // now is found again by the next census.
-func (b *Broker) unlink(names []string) {
+func (b *handle) unlink(names []string) {
 	for _, name := range names {
 		for _, file := range [...]string{name, name + bellSuffix} {
 			if err := b.sys.Remove(b.alivePath(file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -223,7 +227,7 @@ func (b *Broker) unlink(names []string) {
 
 // leave ends this handle: its leases expire and its file goes. When the store
 // cannot be written any more, freeing the lock alone tells the others.
-func (b *Broker) leave() (err error) {
+func (b *handle) leave() (err error) {
 	if b.member.file == nil {
 		return nil
 	}
@@ -247,8 +251,15 @@ func (b *Broker) leave() (err error) {
 	return err
 }
 
+// resign gives up the life sign of a poisoned handle, and with it its leases.
+// Reads go on until it is closed.
+func (b *handle) resign() error {
+	b.bells.stop()
+	return b.member.file.Unlock()
+}
+
 // retire records the end of this handle, if anyone knew of it.
-func (b *Broker) retire() error {
+func (b *handle) retire() error {
 	o := &op{class: journal.Settle, decide: func(jobstate.Now) { b.s.Gone(&b.w, b.member.name) }}
 	if err := b.catchUp(); err != nil || !b.s.Knows(b.member.name) {
 		return nil // others will find out by the lock
@@ -262,7 +273,7 @@ func (b *Broker) retire() error {
 
 // missed probes every known handle, for when the system could not say that one
 // ended.
-func (b *Broker) missed() error {
+func (b *handle) missed() error {
 	names, err := b.sys.ReadDir(filepath.Join(b.dir, "alive"))
 	if err != nil {
 		return fmt.Errorf("list who is alive: %w", err)

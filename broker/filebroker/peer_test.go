@@ -206,7 +206,7 @@ func TestAnAnswerThatRestsOnAPeersFrameIsDurable(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPeers(t)
-				release := p.stall(p.a.sys.(*crashfs.Process))
+				release := p.stall(p.a.cfg.sys.(*crashfs.Process))
 				go c.a(p)
 				synctest.Wait() // a waits for its sync
 				p.after(func(b *Broker) {
@@ -237,7 +237,7 @@ func TestAnAnswerThatRestsOnADeadPeersFrameIsDurable(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPeers(t)
 				dead := *p
-				release := p.stall(p.a.sys.(*crashfs.Process))
+				release := p.stall(p.a.cfg.sys.(*crashfs.Process))
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
@@ -267,7 +267,7 @@ func TestAClaimDoesNotWaitForTheDisk(t *testing.T) {
 		p := newPeers(t)
 		_, err := p.b.Claim(context.Background(), broker.NewCall(), broker.ClaimRequest{Queues: []string{"none"}, Max: 1}) // joins the epoch
 		must(t, err)
-		release := p.stall(p.a.sys.(*crashfs.Process))
+		release := p.stall(p.a.cfg.sys.(*crashfs.Process))
 		go p.enqueue(p.a, broker.NewJob{ID: labID(2), Task: "t"})
 		synctest.Wait()
 		before := p.b.Stats().Syncs.Load()
@@ -291,7 +291,7 @@ func TestAClaimDoesNotWaitForTheDisk(t *testing.T) {
 func TestAnAnswerFailsWhenItsSyncDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeers(t)
-		release := p.stall(p.a.sys.(*crashfs.Process))
+		release := p.stall(p.a.cfg.sys.(*crashfs.Process))
 		first := make(chan error, 1)
 		job := []broker.NewJob{{ID: labID(2), Task: "t"}}
 		go func() {
@@ -299,7 +299,7 @@ func TestAnAnswerFailsWhenItsSyncDoes(t *testing.T) {
 			first <- err
 		}()
 		synctest.Wait()
-		failed := p.stall(p.b.sys.(*crashfs.Process)) // instead of the one for a, which still waits
+		failed := p.stall(p.b.cfg.sys.(*crashfs.Process)) // instead of the one for a, which still waits
 		second := make(chan error, 1)
 		go func() {
 			_, err := p.b.Enqueue(context.Background(), broker.NewCall(), "q", job)
@@ -357,7 +357,7 @@ func TestAnswersOfProcessesThatWriteAtOnceAreDurable(t *testing.T) {
 // all that was not synced.
 func durable(m *crashfs.Machine, b *Broker, mark []byte) bool {
 	after := m.Crash(crashfs.KeepNone)
-	for n := b.log.Pos().Segment + 1; n > 0; n-- {
+	for n := b.cur.Load().log.Pos().Segment + 1; n > 0; n-- {
 		content, err := after.ReadFile(path.Join(labDir, segmentName(n)))
 		if err == nil && bytes.Contains(content, mark) {
 			return true

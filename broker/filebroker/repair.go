@@ -150,13 +150,13 @@ func rebuild(ctx context.Context, sys vfs.System, from, to string, s *jobstate.S
 	if err != nil {
 		return err
 	}
-	err = b.adopt(ctx, s, func(l jobstate.Loc) ([]byte, error) { return readLoc(sys, from, l) }, r)
+	err = b.cur.Load().adopt(ctx, s, func(l jobstate.Loc) ([]byte, error) { return readLoc(sys, from, l) }, r)
 	return errors.Join(err, b.Close())
 }
 
 // adopt makes another store's state this empty store's, reading what it refers
 // to with read.
-func (b *Broker) adopt(ctx context.Context, s *jobstate.State, read func(jobstate.Loc) ([]byte, error), r *Repaired) error {
+func (b *handle) adopt(ctx context.Context, s *jobstate.State, read func(jobstate.Loc) ([]byte, error), r *Repaired) error {
 	ok, err := b.log.TryCompactLock()
 	if err != nil || !ok {
 		return errors.Join(errors.New("the new store is in use"), err)

@@ -46,7 +46,6 @@ func everyEnqueue(s *scene, a, b *twin, n int) {
 		j.Headers = map[string]string{"spool.codec": "json", "own": "v"}
 		j.Key, j.KeyHold = "final"+tag, broker.HoldUntilFinal
 		j.MaxAttempts, j.Timeout, j.StartWithin, j.Retain = 3, time.Second, 2*hour, 3*hour
-		j.Batch, j.BatchOrdinal = labID(9), 4
 	})
 	b.enqueue("q", full)
 	a.enqueue("q", full)                                                                     // its id is known: no frame

@@ -46,7 +46,7 @@ var _ broker.Broker = (*Broker)(nil)
 func New(Config) *Broker {
 	st := &store{chunks: map[uint32][]byte{}, next: 1, born: time.Now()}
 	st.s = jobstate.New(func(c jobstate.Change) { st.hub.Changed(c) }, func(file uint32) { delete(st.chunks, file) })
-	st.commit(func(jobstate.Now) { st.s.OpenEpoch(&st.w, 1, "", [16]byte{}, 0) })
+	st.commit(func(jobstate.Now) { st.s.OpenEpoch(&st.w, 1, "", [16]byte{}, 0, false) })
 	return st.client()
 }
 

@@ -18,5 +18,5 @@ func TestRandomHistoriesMatchTheModel(t *testing.T) {
 	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness {
 		b := New(Config{})
 		return brokertest.Harness{Open: func() broker.Broker { return b.Another() }}
-	}, 300, 1)
+	}, 200, 1)
 }

@@ -13,9 +13,9 @@ import (
 
 // The format of a checkpoint (part of the format; little-endian):
 //
-//	uint32 version, epoch; 16 bytes boot; int64 offset; uint64 seq; int64 lastPlace, clock
+//	uint32 version, epoch; 16 bytes boot; int64 offset; uint64 seq; int64 lastPlace, clock, fresh
 //	strings  uint32 n × (uint32 length, bytes); everything below names them by number
-//	queues   uint32 n × (name, uint8 paused, uint32 n × (task, 8 × int64 totals))
+//	queues   uint32 n × (name, uint8 paused, uint32 n × (task, 8 × int64 totals), flow)
 //	jobs     uint32 n × entry of entryBytes, by queue and seq
 //	extras   uint32 n × (…), numbered from 1 by the entries
 //	keys     uint32 n × (queue, task, key, id, digest, int64 until)
@@ -80,6 +80,7 @@ func (s *State) Encode(w io.Writer) error {
 	head.u64(s.seq)
 	head.i64(s.lastPlace)
 	head.i64(s.clock)
+	head.i64(s.fresh)
 	head.u32(uint32(len(body.list)))
 	for _, t := range body.list {
 		head.u32(uint32(len(t)))
@@ -106,6 +107,7 @@ func (s *State) encodeQueues(e *encoder) {
 				e.i64(*n)
 			}
 		}
+		s.encodeFlow(e, q)
 	}
 }
 
@@ -191,6 +193,11 @@ func (e *encoder) extra(x *extra) {
 	e.raw(x.digest[:])
 	e.raw(x.batch[:])
 	e.u32(x.ordinal)
+	e.u32(x.size)
+	e.u32(x.left)
+	for _, word := range x.seen {
+		e.u64(word)
+	}
 	for _, t := range [...]int64{x.retain, x.startWithin, x.keepUntil} {
 		e.i64(t)
 	}
@@ -264,7 +271,7 @@ func (s *State) encodeMembers(e *encoder) {
 		e.strings(w.Queues)
 		e.strings(w.Tasks)
 		e.u32(uint32(w.Concurrency))
-		e.i64(w.StartedAt.UnixNano())
+		e.i64(w.StartedAt.UnixNano()) // never the zero time: a registration is a record
 	}
 }
 

@@ -30,17 +30,23 @@ type claimed struct {
 	epoch, claims, attempts uint32
 }
 
+// maxExamine is how many lanes one claim may find blocked.
+const maxExamine = 200
+
 // Claim leases up to c.Max ready jobs, best first. The epoch must have been
-// opened (see Epoch). It writes nothing when there is nothing to take.
-func (s *State) Claim(w *Writer, now Now, c Claim) []Ticket {
+// opened (see Epoch). It writes nothing when there is nothing to take. more
+// says that it stopped because it had found too many lanes blocked.
+func (s *State) Claim(w *Writer, now Now, c Claim) (tickets []Ticket, more bool) {
 	q := s.queues[c.Queue]
 	if q == nil || q.paused {
-		return nil
+		return nil, false
 	}
 	s.promote(q, now)
-	jobs := s.pick(w, now, q, c)
-	if len(jobs) == 0 {
-		return nil
+	q.rouse(now)
+	p := picker{s: s, q: q, w: w, now: now}
+	more = p.pick(q.wanted(c.Tasks), c.Max)
+	if len(p.jobs) == 0 {
+		return nil, more
 	}
 	expires := satAdd(now.Steady, int64(c.TTL))
 	w.begin(recClaim)
@@ -48,10 +54,10 @@ func (s *State) Claim(w *Writer, now Now, c Claim) []Ticket {
 	w.str(c.Worker)
 	w.str(c.Member)
 	w.time(expires)
-	w.uint(uint64(len(jobs)))
+	w.uint(uint64(len(p.jobs)))
 	m := s.memberOf(c.Member)
-	tickets := make([]Ticket, len(jobs))
-	for i, j := range jobs {
+	tickets = make([]Ticket, len(p.jobs))
+	for i, j := range p.jobs {
 		r := claimed{j.id, s.epoch, j.claims + 1, j.attempts + 1}
 		w.id(r.id)
 		w.uint(uint64(r.epoch))
@@ -61,52 +67,108 @@ func (s *State) Claim(w *Writer, now Now, c Claim) []Ticket {
 		s.finishClaim(j, r, c.Worker, m, expires, w.base)
 		tickets[i] = s.ticket(j)
 	}
+	p.write()
 	w.end()
-	return tickets
+	return tickets, more
 }
 
-// pick takes the best jobs out of their lanes. The lanes of the wanted tasks
-// compete by their heads; the best one gives jobs as long as it stays ahead of
-// the second best.
-func (s *State) pick(w *Writer, now Now, q *queue, c Claim) []*job {
-	wanted := q.order
-	if c.Tasks != nil {
-		wanted = make([]*task, 0, len(c.Tasks))
-		for _, name := range c.Tasks {
-			if t := q.tasks[name]; t != nil && !slices.Contains(wanted, t) {
-				wanted = append(wanted, t)
-			}
+// wanted returns the tasks that a claim names, all of them for nil.
+func (q *queue) wanted(names []string) []*task {
+	if names == nil {
+		return q.order
+	}
+	tasks := make([]*task, 0, len(names))
+	for _, name := range names {
+		if t := q.tasks[name]; t != nil && !slices.Contains(tasks, t) {
+			tasks = append(tasks, t)
 		}
 	}
-	var jobs []*job
-	for len(jobs) < c.Max {
+	return tasks
+}
+
+// picker takes the best jobs out of their lanes for one claim, and remembers
+// what that did to shares and rates.
+type picker struct {
+	s      *State
+	q      *queue
+	w      *Writer
+	now    Now
+	jobs   []*job
+	shares []picked // whose service changed
+	meters []*meter // whose rate changed
+}
+
+// picked names a tenant that was served.
+type picked struct {
+	priority int32
+	tenant   string
+}
+
+// pick lets the lanes of the wanted tasks compete. The best one gives jobs as
+// long as it stays ahead of the second best.
+func (p *picker) pick(wanted []*task, n int) (more bool) {
+	refused := 0
+	p.q.recall()
+	for len(p.jobs) < n {
+		p.q.letFreed()
 		best, second := leaders(wanted)
 		if best == nil {
-			break
+			return false
 		}
-		for len(jobs) < c.Max && best.n > 0 && (second == nil || best.before(second)) {
-			j := best.head.j
-			if j.ext != nil && s.tooLate(j, now) {
-				s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonNotStarted})
-				continue
+		for len(p.jobs) < n {
+			if g := p.s.refuses(best, p.now); g != nil {
+				g.park(best)
+				if best.from != g {
+					best.passOn()
+				}
+				best.from = nil
+				if refused++; refused == maxExamine {
+					return true
+				}
+				break
 			}
-			s.beginClaim(j)
-			jobs = append(jobs, j)
-			if len(best.task.open) == 0 || best.task.open[0] != best {
-				break // another lane of the same task is ahead now
+			p.take(best)
+			p.q.letFreed()
+			if best.n == 0 || p.q.shared(best.priority) || best.task.open.best() != best || second != nil && !best.before(second) {
+				break
 			}
 		}
 	}
-	return jobs
+	return false
+}
+
+// take claims the head of a lane that nothing refuses.
+func (p *picker) take(l *lane) {
+	j := l.head.j
+	if j.ext != nil && p.s.tooLate(j, p.now) {
+		p.s.final(p.w, j, finalRec{state: broker.Cancelled, reason: reasonNotStarted})
+		return
+	}
+	for _, m := range l.bind() {
+		if m.rule.Running == 0 {
+			m.take(p.now.Steady)
+			if !slices.Contains(p.meters, m) {
+				p.meters = append(p.meters, m)
+			}
+		}
+	}
+	l.charge()
+	if sh := (picked{l.priority, l.tenant}); !slices.Contains(p.shares, sh) {
+		p.shares = append(p.shares, sh)
+	}
+	l.from = nil
+	p.s.beginClaim(j)
+	p.jobs = append(p.jobs, j)
+	for _, m := range l.meters {
+		p.q.free(&m.gate) // whoever is next finds out whether there is more room
+	}
 }
 
 // leaders returns the two best lanes, of different tasks.
 func leaders(tasks []*task) (best, second *lane) {
 	for _, t := range tasks {
-		if len(t.open) == 0 {
-			continue
-		}
-		switch l := t.open[0]; {
+		switch l := t.open.best(); {
+		case l == nil:
 		case best == nil || l.before(best):
 			best, second = l, best
 		case second == nil || l.before(second):
@@ -114,6 +176,44 @@ func leaders(tasks []*task) (best, second *lane) {
 		}
 	}
 	return best, second
+}
+
+// write adds to the claim's record what became of shares and rates.
+func (p *picker) write() {
+	p.w.uint(uint64(len(p.shares)))
+	for _, sh := range p.shares {
+		t := p.q.turnOf(sh.priority)
+		p.w.int(int64(sh.priority))
+		p.w.uint(uint64(t.at))
+		p.w.str(sh.tenant)
+		p.w.uint(uint64(t.shareOf(sh.tenant).service))
+	}
+	p.w.uint(uint64(len(p.meters)))
+	for _, m := range p.meters {
+		p.w.str(m.rule.name)
+		p.w.str(m.value)
+		p.w.rate(m.rate)
+	}
+}
+
+// readPicked applies what write wrote.
+func (s *State) readPicked(r *reader, q *queue) {
+	for range r.count(4) {
+		priority, at := int32(r.int()), int64(r.uint())
+		tenant, service := string(r.str()), int64(r.uint())
+		if r.err == nil {
+			t := q.turnOf(priority)
+			t.at = at
+			t.shareOf(tenant).service = service
+		}
+	}
+	for range r.count(4) {
+		name, value := r.str(), string(r.str())
+		rate := r.rate()
+		if rule := q.rules[string(name)]; rule != nil && r.err == nil {
+			rule.meter(value).rate = rate
+		}
+	}
 }
 
 func (s *State) tooLate(j *job, now Now) bool {
@@ -132,6 +232,10 @@ func clockOf(j *job, now Now) int64 {
 func (s *State) beginClaim(j *job) {
 	s.leave(j)
 	s.enter(j, broker.Leased)
+	s.counted(j, 1)
+	if j.lane.ordered {
+		j.holdGroup()
+	}
 }
 
 func (s *State) finishClaim(j *job, r claimed, worker string, m *member, expires, at int64) {
@@ -182,6 +286,9 @@ func (s *State) readClaim(r *reader) error {
 		}
 		s.beginClaim(j)
 		s.finishClaim(j, c, worker, m, expires, r.base)
+	}
+	if q := s.queues[string(queue)]; q != nil {
+		s.readPicked(r, q)
 	}
 	return r.err
 }

@@ -78,7 +78,7 @@ func (s *State) Decode(r io.Reader) error {
 		d.fail(fmt.Sprintf("version %d, this program reads %d", v, checkpointVersion))
 	}
 	s.epoch, s.boot, s.offset = d.u32(), d.b16(), d.i64()
-	s.seq, s.lastPlace, s.clock = d.u64(), d.i64(), d.i64()
+	s.seq, s.lastPlace, s.clock, s.fresh = d.u64(), d.i64(), d.i64(), d.i64()
 	for n := d.u32(); n > 0 && d.err == nil; n-- {
 		d.strs = append(d.strs, d.text())
 	}
@@ -119,6 +119,7 @@ func (s *State) decodeQueues(d *decoder) {
 				*total = d.i64()
 			}
 		}
+		s.decodeFlow(d, q)
 	}
 }
 
@@ -145,14 +146,17 @@ func (s *State) decodeEntries(d *decoder) (jobs []*job, exts []uint32) {
 			d.fail("job " + j.id.String() + " names what is not there")
 			break
 		}
-		j.lane = q.tasks[task].laneOf(laneKey{priority, tenant, group})
+		j.lane = q.tasks[task].laneOf(laneKey{priority, tenant, group, j.flags&ordered != 0})
 		jobs, exts = append(jobs, j), append(exts, ext)
 	}
 	return jobs, exts
 }
 
 func (s *State) decodeExtra(d *decoder) *extra {
-	x := &extra{key: d.str(), hold: broker.KeyHold(d.u8()), keyFor: d.i64(), digest: d.b16(), batch: d.b16(), ordinal: d.u32()}
+	x := &extra{key: d.str(), hold: broker.KeyHold(d.u8()), keyFor: d.i64(), digest: d.b16(), batch: d.b16(), ordinal: d.u32(), size: d.u32(), left: d.u32()}
+	for n := (min(x.size, broker.MaxBatchJobs) + 63) / 64; n > 0; n-- {
+		x.seen = append(x.seen, d.u64())
+	}
 	x.retain, x.startWithin, x.keepUntil = d.i64(), d.i64(), d.i64()
 	x.result, x.err, x.worker = d.loc(), d.loc(), d.str()
 	x.progress = broker.Progress{Percent: int(d.u8()), Note: d.str()}
@@ -210,12 +214,20 @@ func (s *State) place(jobs []*job, exts []uint32, extras []*extra) error {
 		if (j.state == broker.Leased) != (j.lease != nil) {
 			return fmt.Errorf("%w: job %s is %v and its lease says otherwise", errCheckpoint, j.id, j.state)
 		}
+		j.queue().jobs[j.id] = j
+	}
+	for _, q := range s.queues {
+		for value, id := range q.holders {
+			if j := q.jobs[id]; j != nil {
+				q.groupFor(value).holder = j
+			}
+		}
+		q.holders = nil
 	}
 	slices.SortStableFunc(jobs, func(a, b *job) int {
 		return cmp.Or(cmp.Compare(a.changedAt, b.changedAt), cmp.Compare(a.seq, b.seq))
 	})
 	for _, j := range jobs {
-		j.queue().jobs[j.id] = j
 		j.lane.refs++
 		s.uses.add(j.body)
 		if j.ext != nil {
@@ -226,11 +238,16 @@ func (s *State) place(jobs []*job, exts []uint32, extras []*extra) error {
 		j.state = 0
 		s.settleIn(j, state)
 	}
+	for _, q := range s.queues {
+		s.governAll(q)
+	}
 	return nil
 }
 
 func (s *State) settleIn(j *job, state broker.State) {
 	switch {
+	case j.flags&waitsBatch != 0 && !state.Final():
+		s.enter(j, broker.Scheduled)
 	case state == broker.Scheduled || state == broker.Ready:
 		s.wait(j, j.flags&scheduled != 0, j.flags&byWall != 0)
 	case state == broker.Leased:

@@ -19,6 +19,7 @@ type Record struct {
 var recordNames = [...]string{
 	recEnqueue: "enqueue", recClaim: "claim", recWait: "wait", recFinal: "final", recDrop: "drop", recExtend: "extend",
 	recAsk: "ask", recNote: "note", recPause: "pause", recWorker: "worker", recLeave: "leave", recEpoch: "epoch", recGone: "gone", recHold: "hold",
+	recSet: "set", recTick: "tick", recReplace: "replace",
 }
 
 // Describe hands the records of a frame's body to fn, without a state.
@@ -32,7 +33,7 @@ func Describe(body []byte, fn func(Record)) error {
 		if !ok {
 			return r.err
 		}
-		if t < recEnqueue || t > recHold {
+		if t < recEnqueue || t > recReplace {
 			r.bad(fmt.Sprintf("type %d is unknown", t))
 			return r.err
 		}
@@ -85,6 +86,7 @@ func (d *describer) describe(t recordType) {
 		d.say("handle", r.str())
 		d.say("until", r.time())
 		d.each(19, func() { d.say("token", r.uint()<<32|r.uint()); d.say("attempt", r.uint()) })
+		d.picked()
 	case recWait:
 		d.wait()
 	case recFinal:
@@ -139,12 +141,32 @@ func (d *describer) describeHandles(t recordType) {
 		d.say("handle", r.str())
 		d.say("boot", fmt.Sprintf("%x", r.take(16)))
 		r.int()
+		d.say("forgot", r.byte() != 0)
 	case recGone:
 		d.say("handle", r.str())
 	case recHold:
 		d.queue()
 		d.id()
 		d.say("lock", r.str())
+	case recSet:
+		d.queue()
+		d.say("layer", [...]string{"", "declared", "operator"}[min(r.byte(), 2)])
+		d.say("kind", r.str())
+		d.say("name", r.str())
+		d.words = append(d.words, "value="+string(r.text()))
+	case recTick:
+		d.queue()
+		d.say("schedule", r.str())
+		d.say("next", int64(r.uint()))
+	case recReplace:
+		d.queue()
+		d.id()
+		if replaceFlags(r.byte())&pMoved != 0 {
+			r.time()
+			d.say("run_at", r.time())
+		}
+		r.take(16)
+		d.size(r.blob())
 	}
 }
 
@@ -165,6 +187,26 @@ func (d *describer) enqueue() {
 		}
 	}
 	d.size(e.body)
+}
+
+// picked reads what a claim did to shares and rates.
+func (d *describer) picked() {
+	r := d.r
+	for range r.count(4) {
+		r.int()
+		r.uint()
+		tenant, service := string(r.str()), r.uint()
+		if tenant != "" {
+			d.say("tenant", tenant)
+			d.say("service", service)
+		}
+	}
+	for range r.count(4) {
+		d.say("rate", r.str())
+		d.say("of", r.str())
+		st := r.rate()
+		d.say("full_at", st.Last+st.Debt)
+	}
 }
 
 func (d *describer) wait() {

@@ -35,8 +35,9 @@
 // bytes.
 //
 //	 1 enqueue  queue task id flags place [runAt priority tenant group key hold
-//	            keyFor digest maxAttempts retain startWithin batch ordinal] body
+//	            keyFor digest maxAttempts retain startWithin batch ordinal size] body
 //	 2 claim    queue worker member expires n × (id epoch claims attempt)
+//	            n × (priority at tenant service) n × (limit value at debt part)
 //	 3 wait     queue id reason kind flags place runAt attempts failures [error]
 //	 4 final    queue id state reason kind flags failures [keepUntil error result]
 //	 5 drop     queue why n × id
@@ -46,9 +47,12 @@
 //	 9 pause    queue on
 //	10 worker   id name host pid member queues tasks concurrency startedAt
 //	11 leave    worker id
-//	12 epoch    epoch member boot offset          (opens an epoch, or joins it)
+//	12 epoch    epoch member boot offset forgot          (opens an epoch, or joins it)
 //	13 gone     member                            (a handle ended)
 //	14 hold     queue id member                   (a lease names a lock)
+//	15 set      queue layer kind name json        (a setting; no json removes it)
+//	16 tick     queue schedule next               (a cursor moves)
+//	17 replace  queue id flags [place runAt] digest body
 //
 // Body is: timeout uvarint, headers uvarint n × (code uint8, [name], value),
 // payload to the end. Codes name the headers that every job has.

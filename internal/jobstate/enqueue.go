@@ -22,6 +22,7 @@ const (
 	fRetain
 	fStartWithin
 	fBatch
+	fBatchSize
 )
 
 // enqueueRec is an enqueue record. Its strings may share the frame.
@@ -41,19 +42,39 @@ type enqueueRec struct {
 	startWithin   int64
 	batch         broker.ID
 	ordinal       uint32
+	size          uint32
 	body          Loc
 }
 
 // Enqueue adds jobs to a queue, all or none: an error means that nothing was
 // written. The answers are in the order of jobs.
 func (s *State) Enqueue(w *Writer, now Now, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
+	if err := s.checkAll(queue, jobs); err != nil {
+		return nil, err
+	}
+	if q := s.queues[queue]; q != nil {
+		s.promote(q, now) // what is due stands before what comes now
+	}
+	if err := s.makeRoom(w, now, queue, jobs); err != nil {
+		return nil, err
+	}
+	answers := make([]broker.Enqueued, len(jobs))
+	for i := range jobs {
+		answers[i] = s.enqueue(w, now, queue, &jobs[i])
+	}
+	return answers, nil
+}
+
+// checkAll guards the store against what would damage it, and refuses a call
+// that can never be right.
+func (s *State) checkAll(queue string, jobs []broker.NewJob) error {
 	if s.queues[queue] == nil {
 		if err := broker.ValidName(queue); err != nil {
-			return nil, fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
+			return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
 		}
 	}
 	if len(jobs) > broker.MaxBatchJobs {
-		return nil, fmt.Errorf("%w: %d jobs in one call, the limit is %d", broker.ErrTooLarge, len(jobs), broker.MaxBatchJobs)
+		return fmt.Errorf("%w: %d jobs in one call, the limit is %d", broker.ErrTooLarge, len(jobs), broker.MaxBatchJobs)
 	}
 	size := 0
 	for i := range jobs {
@@ -61,21 +82,14 @@ func (s *State) Enqueue(w *Writer, now Now, queue string, jobs []broker.NewJob) 
 			if len(jobs) > 1 {
 				err = fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
 			}
-			return nil, err
+			return err
 		}
 		size += jobs[i].Size()
 	}
 	if size > broker.MaxCallBytes {
-		return nil, fmt.Errorf("%w: %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, broker.MaxCallBytes)
+		return fmt.Errorf("%w: %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, broker.MaxCallBytes)
 	}
-	if q := s.queues[queue]; q != nil {
-		s.promote(q, now) // what is due stands before what comes now
-	}
-	answers := make([]broker.Enqueued, len(jobs))
-	for i := range jobs {
-		answers[i] = s.enqueue(w, now, queue, &jobs[i])
-	}
-	return answers, nil
+	return checkBatches(jobs)
 }
 
 // checkNew guards the store: a known task has passed ValidName before.
@@ -110,7 +124,11 @@ func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) bro
 		r.digest = digest(nj.Payload)
 		if q != nil {
 			if h := q.holder(keyName{nj.Task, nj.Key}, now.Steady); h != nil {
-				return broker.Enqueued{ID: h.id, Existing: true, Differs: h.digest != r.digest}
+				answer := broker.Enqueued{ID: h.id, Existing: true, Differs: h.digest != r.digest}
+				if j := q.jobs[h.id]; j != nil && nj.KeyRepeat != broker.RepeatFirst && j.ext != nil && j.ext.key == nj.Key && j.lane.task.name == nj.Task {
+					s.replace(w, now, j, nj, r.digest)
+				}
+				return answer
 			}
 		}
 	}
@@ -123,7 +141,7 @@ func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) bro
 // fill decides when the job runs and copies what it was given.
 func (s *State) fill(r *enqueueRec, now Now, nj *broker.NewJob) {
 	r.place = s.placeNow(now)
-	r.runAt = r.place
+	r.runAt = now.Steady
 	switch {
 	case nj.Delay > 0:
 		r.flags |= fScheduled
@@ -131,6 +149,9 @@ func (s *State) fill(r *enqueueRec, now Now, nj *broker.NewJob) {
 	case !nj.At.IsZero() && nj.At.UnixNano() > now.Wall:
 		r.flags |= fScheduled | fByWall
 		r.runAt = nj.At.UnixNano()
+	}
+	if nj.BatchSize > 0 {
+		r.flags &^= fScheduled | fByWall
 	}
 	if r.flags&fScheduled != 0 {
 		r.place = r.runAt
@@ -144,7 +165,7 @@ func (s *State) fill(r *enqueueRec, now Now, nj *broker.NewJob) {
 	r.hold, r.keyFor = nj.KeyHold, int64(nj.KeyFor)
 	r.maxAttempts = uint32(nj.MaxAttempts)
 	r.retain, r.startWithin = int64(nj.Retain), int64(nj.StartWithin)
-	r.batch, r.ordinal = nj.Batch, nj.BatchOrdinal
+	r.batch, r.ordinal, r.size = nj.Batch, nj.BatchOrdinal, nj.BatchSize
 	set(nj.Ordered, fOrdered)
 	set(r.priority != 0, fPriority)
 	set(r.tenant != "", fTenant)
@@ -154,6 +175,7 @@ func (s *State) fill(r *enqueueRec, now Now, nj *broker.NewJob) {
 	set(r.retain != 0, fRetain)
 	set(r.startWithin != 0, fStartWithin)
 	set(!r.batch.IsZero(), fBatch)
+	set(r.size != 0, fBatchSize)
 }
 
 // placeNow is the place of a job that is ready at once: never before that of
@@ -198,6 +220,9 @@ func (r *enqueueRec) write(w *Writer, queue string, nj *broker.NewJob) Loc {
 		w.id(r.batch)
 		w.uint(uint64(r.ordinal))
 	}
+	if r.flags&fBatchSize != 0 {
+		w.uint(uint64(r.size))
+	}
 	body := w.blob(func(b []byte) []byte { return appendBody(b, nj) })
 	w.end()
 	return body
@@ -215,7 +240,7 @@ func (s *State) readEnqueue(r *reader) error {
 func (r *reader) enqueueRec() (queue, task []byte, e enqueueRec) {
 	queue, task = r.str(), r.str()
 	e = enqueueRec{at: r.base, id: r.id(), flags: enqueueFlags(r.uint()), place: r.time()}
-	e.runAt = e.place
+	e.runAt = r.base
 	if e.flags&fScheduled != 0 {
 		e.runAt = r.time()
 	}
@@ -244,6 +269,9 @@ func (r *reader) enqueueRec() (queue, task []byte, e enqueueRec) {
 	if e.flags&fBatch != 0 {
 		e.batch, e.ordinal = r.id(), uint32(r.uint())
 	}
+	if e.flags&fBatchSize != 0 {
+		e.size = uint32(min(r.uint(), broker.MaxBatchJobs))
+	}
 	e.body = r.blob()
 	return queue, task, e
 }
@@ -268,12 +296,12 @@ func (s *State) applyEnqueue(queue, name []byte, r *enqueueRec) {
 	if r.maxAttempts == 0 {
 		j.maxAttempts = broker.DefaultMaxAttempts
 	}
-	j.lane = t.laneOf(laneKey{r.priority, r.tenant, r.group})
+	j.lane = t.laneOf(laneKey{r.priority, r.tenant, r.group, r.flags&fOrdered != 0})
 	j.lane.refs++
 	if r.flags&fOrdered != 0 {
 		j.flags |= ordered
 	}
-	if r.flags&(fKey|fRetain|fStartWithin|fBatch) != 0 {
+	if r.flags&(fKey|fRetain|fStartWithin|fBatch|fBatchSize) != 0 {
 		s.applyRare(q, t, j, r)
 	}
 	q.jobs[r.id] = j
@@ -282,14 +310,18 @@ func (s *State) applyEnqueue(queue, name []byte, r *enqueueRec) {
 	if r.flags&fScheduled == 0 {
 		s.lastPlace = max(s.lastPlace, r.place)
 	}
-	s.wait(j, r.flags&fScheduled != 0, r.flags&fByWall != 0)
+	if r.size > 0 {
+		s.waitForBatch(j)
+	} else {
+		s.wait(j, r.flags&fScheduled != 0, r.flags&fByWall != 0)
+	}
 	s.tell(j, "", false)
 }
 
 func (s *State) applyRare(q *queue, t *task, j *job, r *enqueueRec) {
 	j.ext = &extra{
 		key: r.key, hold: r.hold, keyFor: r.keyFor, digest: r.digest, batch: r.batch, ordinal: r.ordinal,
-		retain: r.retain, startWithin: r.startWithin,
+		retain: r.retain, startWithin: r.startWithin, size: r.size, left: r.size, seen: make([]uint64, (r.size+63)/64),
 	}
 	if r.key == "" {
 		return

@@ -44,7 +44,9 @@ const (
 	cancelAsked                      // its worker is told to stop
 	ordered
 	hasResult
-	scheduled // waits, or waited, for its due time: a new State finds out anew whether it is due
+	waitsBatch // a completion job: waits for its members
+	signalled  // a member: its first final state was counted
+	scheduled  // waits, or waited, for its due time: a new State finds out anew whether it is due
 )
 
 // extra is what few jobs have.
@@ -55,7 +57,10 @@ type extra struct {
 	digest      [16]byte // of the payload, for the key
 	batch       broker.ID
 	ordinal     uint32
-	retain      int64 // as NewJob.Retain
+	size        uint32   // of the batch, for a completion job
+	seen        []uint64 // which of its members were counted, a bit each
+	left        uint32   // how many were not
+	retain      int64    // as NewJob.Retain
 	startWithin int64
 	keepUntil   int64 // of a final job; 0: for ever
 	result      Loc
@@ -68,7 +73,7 @@ type extra struct {
 
 // empty reports whether x says nothing.
 func (x *extra) empty() bool {
-	return x == nil || x.key == "" && x.hold == 0 && x.keyFor == 0 && x.batch.IsZero() && x.retain == 0 && x.startWithin == 0 &&
+	return x == nil || x.key == "" && x.hold == 0 && x.keyFor == 0 && x.batch.IsZero() && x.size == 0 && x.retain == 0 && x.startWithin == 0 &&
 		x.keepUntil == 0 && x.result.Zero() && x.err.Zero() && x.worker == "" && x.progress == broker.Progress{} && len(x.log) == 0
 }
 
@@ -149,6 +154,7 @@ const (
 	reasonReplaced
 	reasonWorkerDied
 	reasonCancelAsked
+	reasonBatch
 	reasonEnd
 )
 
@@ -156,5 +162,5 @@ var reasons = [reasonEnd]string{
 	"", broker.ReasonAcked, broker.ReasonRetry, broker.ReasonSnoozed, broker.ReasonReleased, broker.ReasonExpired,
 	broker.ReasonAttempts, broker.ReasonCrashed, broker.ReasonBuried, broker.ReasonDamaged, broker.ReasonCancelled,
 	broker.ReasonDropped, broker.ReasonNotStarted, broker.ReasonRequeued, broker.ReasonReplaced,
-	broker.ReasonWorkerDied, broker.ReasonCancelAsked,
+	broker.ReasonWorkerDied, broker.ReasonCancelAsked, broker.ReasonBatch,
 }

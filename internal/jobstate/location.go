@@ -43,25 +43,25 @@ func (s *State) Relocate(fn func(Loc) Loc) {
 	}
 }
 
-// Adopt takes over where bytes lie from another state of the same store, for
-// those in files that are gone.
-func (s *State) Adopt(other *State, gone func(file uint32) bool) {
+// Adopt takes over where bytes lie from an earlier state of the same store in
+// which some were moved.
+func (s *State) Adopt(moved *State) {
 	for name, q := range s.queues {
-		oq := other.queues[name]
-		if oq == nil {
+		from := moved.queues[name]
+		if from == nil {
 			continue
 		}
 		for id, j := range q.jobs {
-			if o := oq.jobs[id]; o != nil {
-				s.adopt(j, o, gone)
+			if o := from.jobs[id]; o != nil {
+				s.adopt(j, o)
 			}
 		}
 	}
 }
 
-func (s *State) adopt(j, o *job, gone func(file uint32) bool) {
+func (s *State) adopt(j, o *job) {
 	take := func(mine *Loc, theirs Loc) {
-		if !mine.Zero() && gone(mine.File) && theirs.Sum == mine.Sum && theirs.Len == mine.Len {
+		if !mine.Zero() && theirs != *mine && theirs.Sum == mine.Sum && theirs.Len == mine.Len {
 			s.uses.add(theirs)
 			s.uses.drop(*mine)
 			*mine = theirs

@@ -187,17 +187,19 @@ func (s *State) Counts(now Now, queue string) (all []broker.Count) {
 				Queue: name, Task: t.name, Paused: q.paused,
 				Scheduled: t.n[broker.Scheduled], Ready: t.n[broker.Ready], Leased: t.n[broker.Leased],
 				Done: t.n[broker.Done], Dead: t.n[broker.Dead], Cancelled: t.n[broker.Cancelled], Totals: t.totals,
+				Depth: q.load.jobs, HighWater: q.high, Bytes: q.load.bytes,
 			})
 		}
 		if len(q.order) == 0 && q.paused {
-			all = append(all, broker.Count{Queue: name, Paused: true})
+			all = append(all, broker.Count{Queue: name, Paused: true, Depth: q.load.jobs, HighWater: q.high, Bytes: q.load.bytes})
 		}
 	}
 	return all
 }
 
-// NextDue returns how long until the next scheduled job of a queue is due; 0
-// means that there is none.
+// NextDue returns how long until the next scheduled job of a queue is due, or a
+// rate lets the next one through that a claim has found waiting; 0 means that
+// neither is known.
 func (s *State) NextDue(now Now, queue string) time.Duration {
 	q := s.queues[queue]
 	if q == nil {
@@ -209,6 +211,11 @@ func (s *State) NextDue(now Now, queue string) time.Duration {
 			if d := max(time.Duration(it.at-t), 1); next == 0 || d < next {
 				next = d
 			}
+		}
+	}
+	if at := q.nextWake(); at > 0 {
+		if d := max(time.Duration(at-now.Steady), 1); next == 0 || d < next {
+			next = d
 		}
 	}
 	return next

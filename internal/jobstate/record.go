@@ -25,6 +25,9 @@ const (
 	recEpoch
 	recGone
 	recHold
+	recSet
+	recTick
+	recReplace
 )
 
 // Salvage is Apply for a repair: records that do not fit, because others before
@@ -62,6 +65,7 @@ func (s *State) Apply(body []byte, file uint32, at int64) error {
 		t, ok := r.next()
 		if !ok {
 			s.clock = max(s.clock, r.base)
+			s.complete = nil // their records came with the frame
 			return r.err
 		}
 		if err := s.applyRecord(t, r); err != nil {
@@ -104,6 +108,12 @@ func (s *State) applyRecord(t recordType, r *reader) error {
 		return s.readGone(r)
 	case recHold:
 		return s.readHold(r)
+	case recSet:
+		return s.readSet(r)
+	case recTick:
+		return s.readTick(r)
+	case recReplace:
+		return s.readReplace(r)
 	}
 	r.bad(fmt.Sprintf("type %d is unknown", t))
 	return r.err

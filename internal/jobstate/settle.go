@@ -134,8 +134,7 @@ func (s *State) ack(w *Writer, now Now, j *job, st *broker.Settlement) broker.Se
 // that is there.
 func (s *State) later(r waitRec, now Now, delay time.Duration) waitRec {
 	if delay <= 0 {
-		r.place = max(now.Steady, s.lastPlace+1)
-		r.runAt = r.place
+		r.place, r.runAt = max(now.Steady, s.lastPlace+1), now.Steady
 		return r
 	}
 	r.flags |= wScheduled
@@ -199,6 +198,7 @@ func (r *reader) reason() reason {
 func (s *State) applyWait(j *job, r *waitRec, at int64) {
 	worker := s.endRun(j, r.reason)
 	s.leave(j)
+	j.flags &^= waitsBatch
 	j.reason, j.ended, j.changedAt = r.reason, r.kind, at
 	j.place, j.runAt, j.attempts = r.place, r.runAt, r.attempts
 	s.failed(j, r.failures)
@@ -213,7 +213,7 @@ func (s *State) applyWait(j *job, r *waitRec, at int64) {
 	if worker != "" {
 		j.more().worker = worker
 	}
-	if r.flags&wScheduled == 0 && (r.reason == reasonRetry || r.reason == reasonSnoozed || r.reason == reasonRequeued) {
+	if r.flags&wScheduled == 0 && (r.reason == reasonRetry || r.reason == reasonSnoozed || r.reason == reasonRequeued || r.reason == reasonBatch) {
 		s.lastPlace = max(s.lastPlace, r.place)
 	}
 	s.wait(j, r.flags&wScheduled != 0, r.flags&wByWall != 0)
@@ -289,17 +289,24 @@ func (s *State) final(w *Writer, j *job, r finalRec) {
 	}
 	w.end()
 	s.applyFinal(j, &r, w.base)
+	s.completeBatches(w)
 }
 
-// retain decides how long a job that ends now is kept; see broker.NewJob.
+// retain decides how long a job that ends now is kept; see broker.NewJob and
+// broker.Retention.
 func (s *State) retain(w *Writer, j *job, r *finalRec) {
 	var want int64
-	if j.ext != nil {
+	switch {
+	case j.ext == nil || j.ext.retain == 0:
+		want = j.lane.task.retention(r.state)
+	case r.state != broker.Dead:
 		want = j.ext.retain
 	}
 	switch {
-	case r.state == broker.Dead:
-	case want < 0, want == 0 && r.state == broker.Done && r.result == nil:
+	case want < 0:
+		r.flags |= zDrop
+	case want == 0 && r.state == broker.Dead:
+	case want == 0 && r.state == broker.Done && r.result == nil:
 		r.flags |= zDrop
 	default:
 		if want == 0 {
@@ -346,11 +353,14 @@ func (s *State) applyFinal(j *job, r *finalRec, at int64) {
 		t.totals.Expired++
 	}
 	s.leave(j)
+	j.flags &^= waitsBatch
 	j.reason, j.ended, j.changedAt = r.reason, r.kind, at
 	s.failed(j, r.failures)
 	j.flags &^= cancelAsked
 	s.enter(j, r.state)
 	s.freeKey(j)
+	s.freeGroup(j)
+	s.signal(j)
 	s.tell(j, worker, false)
 	if r.flags&zDrop != 0 {
 		s.remove(j)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -24,33 +25,37 @@ type State struct {
 	order     uint64 // of the last job that entered a list
 	lastPlace int64  // of the last job that was ready at once: places never step back
 
-	clock   int64            // base of the last frame
-	epoch   uint32           // the current one
-	holders map[*member]bool // the handles that claimed in it
-	boot    [16]byte         // the boot in which the epoch was opened
-	offset  int64            // steady time less the machine's monotonic clock, in that boot
-	nextDue [2]int64         // no scheduled job is due before: steady, wall
-	leases  heap             // by expiry
-	leased  int              // live items of leases
-	keeps   heap             // final jobs, by the end of their retention
-	kept    int              // live items of keeps
-	starts  heap             // waiting jobs with a StartWithin, by that deadline
-	uses    uses
-	free    *job // unused entries, linked by next
-	chunk   []job
-	changed func(Change) // told of each change of a job; may be nil
+	clock    int64            // base of the last frame
+	epoch    uint32           // the current one
+	holders  map[*member]bool // the handles that claimed in it
+	boot     [16]byte         // the boot in which the epoch was opened
+	offset   int64            // steady time less the machine's monotonic clock, in that boot
+	fresh    int64            // when the epoch began: rates start empty there
+	nextDue  [2]int64         // no scheduled job is due before: steady, wall
+	leases   heap             // by expiry
+	leased   int              // live items of leases
+	keeps    heap             // final jobs, by the end of their retention
+	kept     int              // live items of keeps
+	starts   heap             // waiting jobs with a StartWithin, by that deadline
+	uses     uses
+	free     *job // unused entries, linked by next
+	chunk    []job
+	complete []*job       // completion jobs whose last member has just ended
+	changed  func(Change) // told of each change of a job; may be nil
 }
 
 // Change says that a job entered a state.
 type Change struct {
 	Queue, Task, Worker string
 	Tenant, Group       string
-	ID                  broker.ID
+	ID                  broker.ID // zero: the queue was paused or resumed, or this is a hint
 	State               broker.State
 	Reason              string
 	At                  int64
 	// Asked says that the job stays leased, but is to be cancelled.
 	Asked bool
+	// Hint says that no job changed, but one of the task may be claimable now.
+	Hint bool
 }
 
 // queue is one queue.
@@ -64,6 +69,30 @@ type queue struct {
 	due    [2]heap // scheduled jobs by due time: steady, wall
 	keys   map[keyName]*heldKey
 	swept  int // keys there were after the last sweep
+
+	settings map[settingName]*setting
+	revision uint64 // of the last change of a setting
+	rev      uint64 // rises whenever limits change: lanes bind anew
+	rules    map[string]*rule
+	weights  map[string]int
+	ageing   time.Duration
+	turns    map[int32]*turn
+	groups   map[string]*group
+	wakes    wakes            // rates that lanes wait for
+	freed    []*gate          // that have room again
+	lent     []*lane          // that gates let through
+	loads    map[string]*load // by tenant
+	load     load             // of all
+	high     int64            // the most jobs that load ever had
+	rates    []savedRate      // while a checkpoint is read
+	holders  map[string]broker.ID
+}
+
+// load is what a capacity counts.
+type load struct {
+	jobs, bytes       int64
+	ready, readyBytes int64 // of these
+	lanes             int   // that refer to it
 }
 
 // task is one task of a queue.
@@ -71,8 +100,9 @@ type task struct {
 	name   string
 	queue  *queue
 	lanes  map[laneKey]*lane
-	last   *lane // of the last enqueue
-	open   lanes
+	last   *lane                       // of the last enqueue
+	open   stand                       // its lanes with ready jobs that no gate has refused
+	rules  []*rule                     // that bind it, by name
 	n      [broker.Cancelled + 1]int64 // jobs by state
 	totals broker.Totals
 }
@@ -114,16 +144,25 @@ func (s *State) Queues() []string {
 }
 
 func (s *State) makeQueue(name string) *queue {
-	q := &queue{name: name, jobs: map[broker.ID]*job{}, tasks: map[string]*task{}, keys: map[keyName]*heldKey{}}
+	q := newQueue(name)
 	s.queues[name] = q
 	return q
 }
 
+func newQueue(name string) *queue {
+	return &queue{
+		name: name, jobs: map[broker.ID]*job{}, tasks: map[string]*task{}, keys: map[keyName]*heldKey{},
+		settings: map[settingName]*setting{}, rev: 1, rules: map[string]*rule{}, weights: map[string]int{},
+		turns: map[int32]*turn{}, groups: map[string]*group{}, loads: map[string]*load{},
+	}
+}
+
 func (q *queue) makeTask(name string) *task {
-	t := &task{name: name, queue: q, lanes: map[laneKey]*lane{}}
+	t := &task{name: name, queue: q, lanes: map[laneKey]*lane{}, open: stand{queue: q}}
 	q.tasks[name] = t
 	i, _ := slices.BinarySearchFunc(q.order, name, func(t *task, name string) int { return strings.Compare(t.name, name) })
 	q.order = slices.Insert(q.order, i, t)
+	t.rules = q.rulesOf(name)
 	return t
 }
 
@@ -134,7 +173,7 @@ func (t *task) laneOf(k laneKey) *lane {
 	}
 	l := t.lanes[k]
 	if l == nil {
-		l = &lane{laneKey: k, task: t, pos: -1}
+		l = &lane{laneKey: k, task: t, load: t.queue.loadOf(k.tenant)}
 		t.lanes[k] = l
 	}
 	t.last = l
@@ -162,6 +201,12 @@ func (s *State) enter(j *job, to broker.State) {
 	if j.state != 0 {
 		q.lists[j.state].remove(j)
 		t.n[j.state]--
+	}
+	if was, is := counts(j.state), counts(to); was != is {
+		q.carry(j, is)
+	}
+	if was, is := j.state == broker.Ready, to == broker.Ready; was != is {
+		q.idle(j, is)
 	}
 	j.state = to
 	s.order++
@@ -191,6 +236,7 @@ func (s *State) leave(j *job) {
 		j.lane.gone(j)
 	case broker.Leased:
 		s.leased--
+		s.counted(j, -1)
 		if m := j.lease.member; m != nil {
 			delete(m.jobs, j)
 		}
@@ -209,6 +255,13 @@ func (s *State) remove(j *job) {
 	q, l := j.queue(), j.lane
 	q.lists[j.state].remove(j)
 	l.task.n[j.state]--
+	if counts(j.state) {
+		q.carry(j, false)
+	}
+	if j.state == broker.Ready {
+		q.idle(j, false)
+	}
+	s.freeGroup(j)
 	delete(q.jobs, j.id)
 	s.uses.drop(j.body)
 	if j.ext != nil {
@@ -227,6 +280,9 @@ func (s *State) unref(l *lane) {
 	l.refs--
 	if l.refs == 0 {
 		delete(l.task.lanes, l.laneKey)
+		l.unbind()
+		l.task.open.forget(l.priority, l.tenant)
+		l.task.queue.unload(l.tenant)
 		if l.task.last == l {
 			l.task.last = nil
 		}
@@ -274,7 +330,15 @@ func (s *State) promoteAll(now Now) {
 
 // stand puts a ready job into its lane.
 func (s *State) stand(j *job) {
-	j.lane.push(item{j.place, j.seq, j, j.ver})
+	it := item{j.place, j.seq, j, j.ver}
+	if j.holds() {
+		j.lane.pushFirst(it)
+		if l := j.lane; !l.isOpen() {
+			l.move(&l.task.open) // what the group kept back, its holder may take
+		}
+	} else {
+		j.lane.push(it)
+	}
 	s.watchStart(j)
 }
 

@@ -2,8 +2,10 @@ package jobstate
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,7 +26,7 @@ type history struct {
 
 func newHistory(t testing.TB, seed uint64) *history {
 	h := &history{t: t, s: New(nil, nil), rnd: rand.New(rand.NewPCG(seed, 1)), now: Now{Wall: 1e18, Steady: 1e18}}
-	h.commit(func() { h.s.OpenEpoch(&h.w, 1, "m1", [16]byte{1}, 5) })
+	h.commit(func() { h.s.OpenEpoch(&h.w, 1, "m1", [16]byte{1}, 5, false) })
 	return h
 }
 
@@ -42,7 +44,7 @@ func (h *history) step() {
 	h.now.Wall += r.Int64N(int64(4*time.Second)) - int64(time.Second)
 	queue := fmt.Sprintf("q%d", r.IntN(2))
 	h.commit(func() {
-		switch r.IntN(12) {
+		switch r.IntN(14) {
 		case 0, 1, 2, 3:
 			h.enqueue(queue)
 		case 4, 5:
@@ -50,7 +52,8 @@ func (h *history) step() {
 			if r.IntN(2) == 0 {
 				c.Tasks = []string{"t1", "none"}
 			}
-			h.leases = append(h.leases, h.s.Claim(&h.w, h.now, c)...)
+			got, _ := h.s.Claim(&h.w, h.now, c)
+			h.leases = append(h.leases, got...)
 		case 6, 7:
 			h.settle()
 		case 8:
@@ -67,6 +70,10 @@ func (h *history) step() {
 			}
 		case 11:
 			h.membership()
+		case 12:
+			h.configure(queue)
+		case 13:
+			h.batch(queue)
 		}
 	})
 }
@@ -83,8 +90,10 @@ func (h *history) enqueue(queue string) {
 		case 1:
 			j.At = time.Unix(0, h.now.Wall+r.Int64N(1e10)-2e9)
 		case 2:
+			j.KeyRepeat = broker.KeyRepeat(r.IntN(3))
 			j.Key, j.KeyHold, j.KeyFor = fmt.Sprintf("k%d", r.IntN(4)), broker.KeyHold(r.IntN(3)), time.Minute
 		case 3:
+			j.Ordered = r.IntN(2) == 0
 			j.Tenant, j.Group, j.StartWithin, j.Retain = "a", "b", 5*time.Second, time.Duration(r.IntN(3)-1)*time.Minute
 		case 4:
 			if len(h.ids) > 0 && r.IntN(3) == 0 {
@@ -94,8 +103,57 @@ func (h *history) enqueue(queue string) {
 		}
 		h.ids = append(h.ids, j.ID)
 	}
-	if _, err := h.s.Enqueue(&h.w, h.now, queue, jobs); err != nil {
+	if _, err := h.s.Enqueue(&h.w, h.now, queue, jobs); err != nil && !errors.Is(err, broker.ErrFull) {
 		h.t.Fatal(err)
+	}
+}
+
+func (h *history) batch(queue string) {
+	n := 1 + h.rnd.IntN(3)
+	jobs := []broker.NewJob{{ID: broker.NewID(), Task: "whole", BatchSize: uint32(n)}}
+	for i := range n {
+		jobs = append(jobs, broker.NewJob{ID: broker.NewID(), Task: "t1", Tenant: "z", Batch: jobs[0].ID, BatchOrdinal: uint32(i)})
+	}
+	for _, j := range jobs {
+		h.ids = append(h.ids, j.ID)
+	}
+	if _, err := h.s.Enqueue(&h.w, h.now, queue, jobs); err != nil && !errors.Is(err, broker.ErrFull) {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *history) configure(queue string) {
+	r := h.rnd
+	settings := []broker.Setting{
+		{Kind: broker.LimitSetting, Name: "run", Limit: &broker.Limit{Tasks: []string{"t0", "t1"}, Running: 1 + r.IntN(3), Per: []broker.Scope{"", "tenant", "group"}[r.IntN(3)]}},
+		{Kind: broker.LimitSetting, Name: "rate", Limit: &broker.Limit{Tasks: []string{"t1", "t2"}, Count: 1 + r.Int64N(3), Every: time.Duration(1+r.IntN(7)) * time.Second}},
+		{Kind: broker.WeightSetting, Name: "a", Weight: 1 + r.IntN(5)},
+		{Kind: broker.CapacitySetting, Capacity: &broker.Capacity{Jobs: 5 + r.Int64N(20), DropOldest: r.IntN(2) == 0}},
+		{Kind: broker.CapacitySetting, Name: "tenant", Capacity: &broker.Capacity{Bytes: 50 + r.Int64N(200), DropOldest: r.IntN(2) == 0}},
+		{Kind: broker.AgeingSetting, Ageing: time.Second},
+		{Kind: broker.RetentionSetting, Name: "t2", Retention: &broker.Retention{Done: time.Minute, Dead: -1}},
+		{Kind: broker.ScheduleSetting, Name: "s", Schedule: &broker.Schedule{Spec: fmt.Sprint("@every ", r.IntN(2)), Job: broker.NewJob{Task: "t1"}}},
+	}
+	r.Shuffle(len(settings), func(i, k int) { settings[i], settings[k] = settings[k], settings[i] })
+	c := broker.Change{Declare: r.IntN(2) == 0, Set: settings[:r.IntN(len(settings))]}
+	if c.Declare {
+		c.Owner = "app"
+	} else {
+		c.Clear = []broker.SettingName{{Kind: broker.LimitSetting, Name: "run"}, {Kind: broker.CapacitySetting}}
+	}
+	if err := h.s.Configure(&h.w, queue, &c); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, t := range h.s.Settings(queue) {
+		if t.Schedule != nil {
+			tick := broker.Tick{Queue: queue, Schedule: t.Name, Due: t.Schedule.Due, Next: time.Unix(0, h.now.Wall+1e9)}
+			if !tick.Due.IsZero() {
+				tick.Jobs = []broker.NewJob{{ID: broker.NewID(), Task: "t2"}}
+			}
+			if _, err := h.s.Tick(&h.w, h.now, &tick); err != nil && tick.Due.Before(tick.Next) {
+				h.t.Fatal(err)
+			}
+		}
 	}
 }
 
@@ -147,7 +205,7 @@ func (h *history) membership() {
 	case 2:
 		h.s.Leave(&h.w, "w"+name)
 	case 3:
-		h.s.OpenEpoch(&h.w, h.s.Epoch().Number+uint32(h.rnd.IntN(2)), name, [16]byte{9}, 77)
+		h.s.OpenEpoch(&h.w, h.s.Epoch().Number+uint32(h.rnd.IntN(2)), name, [16]byte{9}, 77, h.rnd.IntN(2) == 0)
 	}
 }
 
@@ -175,23 +233,44 @@ func check(t testing.TB, s *State) {
 				t.Fatalf("job %s is %v, its lease is %v", id, j.state, j.lease)
 			}
 		}
+		depth := int64(0)
 		for _, tk := range q.order {
+			depth += tk.n[broker.Scheduled] + tk.n[broker.Ready] + tk.n[broker.Leased]
 			if tk.n != byState[tk] {
 				t.Fatalf("%s/%s: kept %v, counted %v", name, tk.name, tk.n, byState[tk])
 			}
 			ready := int64(0)
 			for _, l := range tk.lanes {
 				ready += int64(l.n)
+				if (l.n > 0) != (l.stand != nil) {
+					t.Fatalf("%s/%s: a lane of %d jobs stands at %v", name, tk.name, l.n, l.stand)
+				}
 			}
 			if ready != tk.n[broker.Ready] {
 				t.Fatalf("%s/%s: %d in lanes, %d ready", name, tk.name, ready, tk.n[broker.Ready])
+			}
+		}
+		if q.load.jobs != depth {
+			t.Fatalf("%s: load %d, counted %d", name, q.load.jobs, depth)
+		}
+		for _, r := range q.rules {
+			for _, m := range r.meters {
+				running := 0
+				for j := q.lists[broker.Leased].first; j != nil; j = j.next {
+					if r.Running > 0 && slices.Contains(r.Tasks, j.lane.task.name) && r.valueOf(j.lane) == m.value {
+						running++
+					}
+				}
+				if m.running != running {
+					t.Fatalf("%s: limit %s of %q counts %d running, there are %d", name, r.name, m.value, m.running, running)
+				}
 			}
 		}
 	}
 }
 
 func TestReplayAndCheckpointsGiveTheSameState(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(80) {
 		h := newHistory(t, seed)
 		var saved []byte
 		cut := 0

@@ -21,11 +21,12 @@ func (s *State) ClaimAny(w *Writer, now Now, r *broker.ClaimRequest, member stri
 		if len(got) == r.Max {
 			break
 		}
-		got = append(got, s.Claim(w, now, Claim{
+		some, blocked := s.Claim(w, now, Claim{
 			Queue: name, Tasks: r.Tasks, Max: r.Max - len(got), TTL: r.TTL, Worker: r.Worker, Member: member,
-		})...)
+		})
+		got, more = append(got, some...), more || blocked
 	}
-	return got, len(got) == r.Max
+	return got, more || len(got) == r.Max
 }
 
 // NextDueAny is NextDue over several queues, all of them for nil.

@@ -122,6 +122,7 @@ func (s *State) drop(w *Writer, q *queue, why dropWhy, ids []broker.ID) {
 	for _, id := range ids {
 		s.applyDrop(q.jobs[id], why)
 	}
+	s.completeBatches(w)
 }
 
 func (s *State) readDrop(r *reader) error {
@@ -140,5 +141,6 @@ func (s *State) applyDrop(j *job, why dropWhy) {
 	if why == dropDeleted {
 		j.lane.task.totals.Deleted++
 	}
+	s.signal(j)
 	s.remove(j)
 }

@@ -175,23 +175,31 @@ func (s *State) Holds(memberName string) bool {
 }
 
 // OpenEpoch starts a new epoch, or joins the current one when number is its
-// number, for a handle.
-func (s *State) OpenEpoch(w *Writer, number uint32, member string, boot [16]byte, offset int64) {
+// number, for a handle. forgot says that claims of the last one may be
+// forgotten, so that every rate starts with an empty bucket.
+func (s *State) OpenEpoch(w *Writer, number uint32, member string, boot [16]byte, offset int64, forgot bool) {
 	w.begin(recEpoch)
 	w.uint(uint64(number))
 	w.str(member)
 	w.raw(boot[:])
 	w.int(offset)
+	w.byte(b2u(forgot))
 	w.end()
 	s.applyEpoch(number, member, boot, offset)
+	if forgot {
+		s.fresh = w.base
+	}
 }
 
 func (s *State) readEpoch(r *reader) error {
 	number, name := uint32(r.uint()), string(r.str())
 	boot := [16]byte(r.take(16))
-	offset := r.int()
+	offset, forgot := r.int(), r.byte() != 0
 	if r.err == nil {
 		s.applyEpoch(number, name, boot, offset)
+		if forgot {
+			s.fresh = r.base
+		}
 	}
 	return r.err
 }

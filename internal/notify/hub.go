@@ -33,6 +33,8 @@ type Claim struct {
 func (h *Hub) Changed(c jobstate.Change) (woken bool) {
 	if len(h.idle) > 0 {
 		switch {
+		case c.Hint:
+			woken = h.wakeOne(c)
 		case c.ID.IsZero():
 			h.WakeQueue(c.Queue)
 		case c.State == broker.Ready || c.State == broker.Scheduled:
@@ -73,7 +75,7 @@ func (h *Hub) Done(c *Claim) {
 	}
 	select {
 	case <-c.C:
-		if !c.hint.ID.IsZero() {
+		if c.hint.Queue != "" {
 			h.wakeOne(c.hint)
 		}
 	default:

@@ -1,0 +1,50 @@
+package filebroker
+
+import (
+	"context"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
+	"github.com/spoolq/spool/internal/journal"
+)
+
+// settingBytes is about what a setting's record takes.
+const settingBytes = 512
+
+// Configure is Broker.Configure.
+func (b *handle) Configure(ctx context.Context, _ broker.Call, queue string, change broker.Change) error {
+	size := settingBytes
+	for i := range change.Set {
+		size += settingBytes
+		if t := change.Set[i].Schedule; t != nil {
+			size += 2 * t.Job.Size()
+		}
+	}
+	o := &op{size: size, class: journal.Settle}
+	o.decide = func(jobstate.Now) { o.err = b.s.Configure(&b.w, queue, &change) }
+	return b.do(ctx, o)
+}
+
+// Settings is Broker.Settings.
+func (b *handle) Settings(ctx context.Context, queue string) (all []broker.QueueSetting, err error) {
+	err = b.look(ctx, func(jobstate.Now) { all = b.s.Settings(queue) })
+	return all, err
+}
+
+// Tick is Broker.Tick.
+func (b *handle) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
+	size := settingBytes
+	for i := range t.Jobs {
+		size += t.Jobs[i].Size() + recordBytes
+	}
+	o := &op{size: size, class: journal.Settle}
+	o.decide = func(at jobstate.Now) {
+		now = time.Unix(0, at.Wall).UTC()
+		won, o.err = b.s.Tick(&b.w, at, &t)
+	}
+	if err := b.do(ctx, o); err != nil {
+		return false, now, err
+	}
+	return won, now, nil
+}

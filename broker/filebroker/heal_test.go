@@ -1,0 +1,73 @@
+package filebroker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/vfs/crashfs"
+)
+
+// TestAPoisonedStoreIsRecoveredByItsClients fails one sync of one process.
+func TestAPoisonedStoreIsRecoveredByItsClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		m := crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})
+		var fail atomic.Bool
+		m.Inject(func(op crashfs.Op) error {
+			if op.Kind == crashfs.OpSync && strings.HasSuffix(op.Path, ".log") && fail.CompareAndSwap(true, false) {
+				return syscall.EIO
+			}
+			return nil
+		})
+		join := func() *Broker {
+			b, err := Open("/jobs", Config{sys: m.Process(), segment: 64 << 10, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		a, b := join(), join()
+		kept := fill(t, a, 3)
+		held := take(t, b, 1)
+		fail.Store(true)
+		if _, err := a.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{Task: "t"}}); !errors.Is(err, broker.ErrPoisoned) {
+			t.Fatalf("the enqueue whose sync failed: %v", err)
+		}
+		if h, err := b.Health(ctx); err != nil || h.Status != broker.Poisoned || h.Text == "" {
+			t.Errorf("health of the other: %+v %v", h, err)
+		}
+		if _, err := b.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{Task: "t"}}); !errors.Is(err, broker.ErrPoisoned) {
+			t.Fatalf("an enqueue of the other: %v", err)
+		}
+		if got, err := b.Get(ctx, []broker.Ref{{Queue: "q", ID: kept[2]}}); err != nil || got[0].State != broker.Ready {
+			t.Errorf("a read meanwhile: %+v %v", got, err)
+		}
+		time.Sleep(time.Minute)
+		for name, c := range map[string]*Broker{"a": a, "b": b} {
+			if h, err := c.Health(ctx); err != nil || h.Status != broker.Healthy {
+				t.Errorf("health of %s afterwards: %+v %v", name, h, err)
+			}
+		}
+		if answers, err := b.Settle(ctx, broker.NewCall(), []broker.Settlement{{Ref: held[0].Job.Ref(), Token: held[0].Token, Kind: broker.Ack}}); err != nil || !errors.Is(answers[0].Err, broker.ErrLeaseLost) {
+			t.Errorf("the lease from before: %+v %v", answers, err)
+		}
+		leases := take(t, a, 10)
+		for i, id := range kept {
+			if len(leases) < 3 || leases[i].Job.ID != id {
+				t.Fatalf("claimed %d jobs, not the three that were acknowledged", len(leases))
+			}
+		}
+		settle(t, a, broker.Ack, leases...)
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,43 @@
+package membroker
+
+import (
+	"context"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
+)
+
+var _ broker.Flow = (*Broker)(nil)
+
+// Configure implements broker.Flow.
+func (b *Broker) Configure(ctx context.Context, _ broker.Call, queue string, change broker.Change) (err error) {
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
+	defer b.mu.Unlock()
+	b.commit(func(jobstate.Now) { err = b.s.Configure(&b.w, queue, &change) })
+	return err
+}
+
+// Settings implements broker.Flow.
+func (b *Broker) Settings(ctx context.Context, queue string) ([]broker.QueueSetting, error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer b.mu.Unlock()
+	return b.s.Settings(queue), nil
+}
+
+// Tick implements broker.Flow.
+func (b *Broker) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
+	if err := b.begin(ctx); err != nil {
+		return false, now, err
+	}
+	defer b.mu.Unlock()
+	b.commit(func(at jobstate.Now) {
+		now = time.Unix(0, at.Wall).UTC()
+		won, err = b.s.Tick(&b.w, at, &t)
+	})
+	return won, now, err
+}

@@ -1,0 +1,93 @@
+package jobstate
+
+import (
+	"fmt"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// checkBatches refuses a call in which a batch is not whole: its completion job
+// and each of its members once.
+func checkBatches(jobs []broker.NewJob) error {
+	var batches map[broker.ID]*broker.NewJob
+	for i := range jobs {
+		j := &jobs[i]
+		if j.BatchSize == 0 {
+			continue
+		}
+		if j.ID.IsZero() || j.BatchSize > broker.MaxBatchJobs {
+			return fmt.Errorf("%w: a batch of %d jobs needs an id and at most %d members", broker.ErrInvalid, j.BatchSize, broker.MaxBatchJobs)
+		}
+		if batches == nil {
+			batches = map[broker.ID]*broker.NewJob{}
+		}
+		batches[j.ID] = j
+	}
+	seen := map[broker.ID]map[uint32]bool{}
+	for i := range jobs {
+		j := &jobs[i]
+		if j.Batch.IsZero() {
+			continue
+		}
+		b := batches[j.Batch]
+		if b == nil || j.BatchOrdinal >= b.BatchSize || seen[j.Batch][j.BatchOrdinal] || j.Batch == j.ID {
+			return fmt.Errorf("%w: job %d is member %d of batch %s, which this call does not make, or has no room for", broker.ErrInvalid, i+1, j.BatchOrdinal, j.Batch)
+		}
+		if seen[j.Batch] == nil {
+			seen[j.Batch] = map[uint32]bool{}
+		}
+		seen[j.Batch][j.BatchOrdinal] = true
+	}
+	for id, b := range batches {
+		if len(seen[id]) != int(b.BatchSize) {
+			return fmt.Errorf("%w: batch %s is to have %d members, this call has %d", broker.ErrInvalid, id, b.BatchSize, len(seen[id]))
+		}
+		// A completion job may be a member of another batch, but not around.
+		for outer, n := batches[b.Batch], 0; outer != nil; outer, n = batches[outer.Batch], n+1 {
+			if outer.ID == id || n > len(batches) {
+				return fmt.Errorf("%w: batch %s is inside itself", broker.ErrInvalid, id)
+			}
+		}
+	}
+	return nil
+}
+
+// waitForBatch lets a completion job wait for its members: nothing but them
+// makes it ready.
+func (s *State) waitForBatch(j *job) {
+	j.flags |= waitsBatch
+	j.reason, j.runAt = reasonBatch, 0
+	s.enter(j, broker.Scheduled)
+}
+
+// signal counts the first end of a batch's member.
+func (s *State) signal(j *job) {
+	if j.ext == nil || j.ext.batch.IsZero() || j.flags&signalled != 0 {
+		return
+	}
+	j.flags |= signalled
+	c := j.queue().jobs[j.ext.batch]
+	if c == nil || c.flags&waitsBatch == 0 {
+		return
+	}
+	n := j.ext.ordinal
+	if word := &c.ext.seen[n/64]; *word>>(n%64)&1 == 0 {
+		*word |= 1 << (n % 64)
+		if c.ext.left--; c.ext.left == 0 {
+			s.complete = append(s.complete, c)
+		}
+	}
+}
+
+// completeBatches records that completion jobs are ready whose last member has
+// just ended.
+func (s *State) completeBatches(w *Writer) {
+	done := s.complete
+	s.complete = nil
+	for _, c := range done {
+		if c.flags&waitsBatch == 0 {
+			continue // it was deleted with its last member
+		}
+		s.again(w, c, s.later(waitRec{reason: reasonBatch, attempts: c.attempts, failures: c.failures}, Now{Steady: w.base}, 0))
+	}
+}

@@ -1,0 +1,305 @@
+package jobstate
+
+import (
+	"cmp"
+	stdheap "container/heap"
+	"slices"
+)
+
+// Tenants of one queue and priority share by weighted virtual time, as
+// start-time fair queueing has it (Goyal, Vin, Cheng 1996): a claim serves the
+// claimable tenant with the least service, where the service of one that was
+// away counts as what the queue has reached meanwhile. Serving a job adds
+// serviceUnit divided by the tenant's weight.
+
+// serviceUnit is the service of one job at weight 1: divisible by most weights,
+// and good for 2^33 jobs at weight 1.
+const serviceUnit = 1 << 30
+
+// share is the service that a tenant has had at one priority of a queue.
+type share struct {
+	turn    *turn
+	service int64
+	refs    int // entrants that count on it
+}
+
+// turn is how far the virtual time of a priority of a queue is: the service at
+// which the last job of it was claimed.
+type turn struct {
+	at     int64
+	shares map[string]*share
+	swept  int
+}
+
+// behind reports whether the tenant has had no more than its turn: such tenants
+// are served by the places of their jobs.
+func (s *share) behind() bool { return s.service <= s.turn.at }
+
+// effective is the service that a claim compares.
+func (s *share) effective() int64 { return max(s.service, s.turn.at) }
+
+func (q *queue) turnOf(priority int32) *turn {
+	t := q.turns[priority]
+	if t == nil {
+		t = &turn{shares: map[string]*share{}}
+		q.turns[priority] = t
+	}
+	return t
+}
+
+// shareOf returns the tenant's share. Shares that say nothing any more are
+// swept out when there are twice as many as after the last sweep.
+func (t *turn) shareOf(tenant string) *share {
+	s := t.shares[tenant]
+	if s == nil {
+		if len(t.shares) > 2*t.swept+64 {
+			for name, o := range t.shares {
+				if o.refs == 0 && o.behind() {
+					delete(t.shares, name)
+				}
+			}
+			t.swept = len(t.shares)
+		}
+		s = &share{turn: t}
+		t.shares[tenant] = s
+	}
+	return s
+}
+
+// stand is a set of lanes of one task out of which the best can be taken: the
+// open ones, or those that wait at a gate.
+type stand struct {
+	queue  *queue
+	levels []*level // highest priority first
+}
+
+// level is one priority of a stand, with its lanes by tenant. An entrant is in
+// one of two heaps, and changes sides late, when it comes to the top.
+type level struct {
+	priority int32
+	entrants map[string]*entrant
+	behind   entrants // by the heads of their lanes
+	ahead    entrants // by service
+}
+
+// entrant is a tenant at a level.
+type entrant struct {
+	level  *level
+	tenant string
+	share  *share
+	lanes  lanes
+	at     int64     // its service when it was put into ahead; it only grows
+	heap   *entrants // nil while it has no lane
+	pos    int
+}
+
+// enter adds a lane that is not empty and stands nowhere.
+func (st *stand) enter(l *lane) {
+	v := st.level(l.priority)
+	e := v.entrants[l.tenant]
+	if e == nil {
+		e = &entrant{level: v, tenant: l.tenant, share: st.queue.turnOf(l.priority).shareOf(l.tenant)}
+		e.share.refs++
+		v.entrants[l.tenant] = e
+	}
+	l.stand, l.entrant = st, e
+	stdheap.Push(&e.lanes, l)
+	e.moved()
+}
+
+// leave takes a lane out.
+func (st *stand) leave(l *lane) {
+	e := l.entrant
+	stdheap.Remove(&e.lanes, l.pos)
+	l.stand, l.entrant = nil, nil
+	e.moved()
+}
+
+// forget drops the entrant of a lane that ended, if no other needs it.
+func (st *stand) forget(priority int32, tenant string) {
+	v := st.level(priority)
+	if e := v.entrants[tenant]; e != nil && len(e.lanes) == 0 {
+		e.share.refs--
+		delete(v.entrants, tenant)
+	}
+	if len(v.entrants) == 0 {
+		st.levels = slices.DeleteFunc(st.levels, func(o *level) bool { return o == v })
+	}
+}
+
+// moved puts a lane right whose head changed.
+func (st *stand) moved(l *lane) {
+	stdheap.Fix(&l.entrant.lanes, l.pos)
+	l.entrant.moved()
+}
+
+// level returns the level of a priority, made when there is none.
+func (st *stand) level(priority int32) *level {
+	i, ok := slices.BinarySearchFunc(st.levels, priority, func(v *level, p int32) int { return -cmp.Compare(v.priority, p) })
+	if ok {
+		return st.levels[i]
+	}
+	v := &level{priority: priority, entrants: map[string]*entrant{}, ahead: entrants{byService: true}}
+	st.levels = slices.Insert(st.levels, i, v)
+	return v
+}
+
+// best returns the lane that a claim serves first, or nil: one of the highest
+// priority, or, in a queue with ageing, the one of all that was due first with
+// its priority counted in.
+func (st *stand) best() *lane {
+	if st.queue.ageing != 0 {
+		return st.oldest()
+	}
+	for _, v := range st.levels {
+		if l := v.best(); l != nil {
+			return l
+		}
+	}
+	return nil
+}
+
+// oldest is best with ageing. It looks at every tenant: ageing leaves no order
+// among them that would last.
+func (st *stand) oldest() (best *lane) {
+	for _, v := range st.levels {
+		for _, e := range v.entrants {
+			if len(e.lanes) > 0 && (best == nil || e.lanes[0].before(best)) {
+				best = e.lanes[0]
+			}
+		}
+	}
+	return best
+}
+
+// moved puts the entrant where it belongs after its open lanes, or its share,
+// changed.
+func (e *entrant) moved() {
+	var to *entrants
+	switch {
+	case len(e.lanes) == 0:
+	case e.share.behind():
+		to = &e.level.behind
+	default:
+		to = &e.level.ahead
+	}
+	e.at = e.share.service
+	if e.heap == to {
+		if to != nil {
+			stdheap.Fix(to, e.pos)
+		}
+		return
+	}
+	if e.heap != nil {
+		stdheap.Remove(e.heap, e.pos)
+	}
+	if e.heap = to; to != nil {
+		stdheap.Push(to, e)
+	}
+}
+
+// best returns the lane that a claim serves first at this level, or nil.
+func (v *level) best() *lane {
+	for {
+		switch b, a := v.behind.top(), v.ahead.top(); {
+		case b != nil && !b.share.behind():
+			b.moved()
+		case a != nil && (a.share.behind() || a.at != a.share.service):
+			a.moved()
+		case b != nil:
+			return b.lanes[0]
+		case a != nil:
+			return a.lanes[0]
+		default:
+			return nil
+		}
+	}
+}
+
+// entrants is a heap of entrants, the one to serve first on top.
+type entrants struct {
+	list      []*entrant
+	byService bool
+}
+
+func (h *entrants) top() *entrant {
+	if len(h.list) == 0 {
+		return nil
+	}
+	return h.list[0]
+}
+
+// Len, Less, Swap, Push and Pop serve container/heap.
+func (h *entrants) Len() int { return len(h.list) }
+func (h *entrants) Less(i, k int) bool {
+	a, b := h.list[i], h.list[k]
+	if h.byService && a.at != b.at {
+		return a.at < b.at
+	}
+	return a.lanes[0].head.before(&b.lanes[0].head)
+}
+
+func (h *entrants) Swap(i, k int) {
+	h.list[i], h.list[k] = h.list[k], h.list[i]
+	h.list[i].pos, h.list[k].pos = i, k
+}
+
+func (h *entrants) Push(x any) {
+	e := x.(*entrant)
+	e.pos = len(h.list)
+	h.list = append(h.list, e)
+}
+
+func (h *entrants) Pop() any {
+	n := len(h.list) - 1
+	e := h.list[n]
+	h.list[n] = nil
+	h.list = h.list[:n]
+	return e
+}
+
+// aged is what orders the lane's head in a queue with ageing: when it was due,
+// set back by priority × step.
+func (l *lane) aged() int64 {
+	at := l.head.j.runAt
+	if l.first.j == l.head.j {
+		at = min(at, l.head.at) // of the first that waits for it
+	}
+	return satSub(at, satMul(int64(l.priority), int64(l.task.queue.ageing)))
+}
+
+// before says whether l is served before m, another lane of the queue.
+func (l *lane) before(m *lane) bool {
+	if l.task.queue.ageing != 0 {
+		if a, b := l.aged(), m.aged(); a != b {
+			return a < b
+		}
+	}
+	if l.priority != m.priority {
+		return l.priority > m.priority
+	}
+	if a, b := l.entrant.share.effective(), m.entrant.share.effective(); a != b {
+		return a < b
+	}
+	return l.head.before(&m.head)
+}
+
+// charge adds the service of a job to the lane's tenant.
+func (l *lane) charge() {
+	s := l.entrant.share
+	start := s.effective()
+	s.service = satAdd(start, serviceUnit/l.task.queue.weightOf(l.tenant))
+	s.turn.at = start
+	l.entrant.moved()
+}
+
+// shared reports whether several tenants share a priority, so that serving one
+// changes the order of all lanes.
+func (q *queue) shared(priority int32) bool { return len(q.turnOf(priority).shares) > 1 }
+
+func (q *queue) weightOf(tenant string) int64 {
+	if w := q.weights[tenant]; w > 0 {
+		return int64(w)
+	}
+	return 1
+}
