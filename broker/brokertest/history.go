@@ -67,7 +67,7 @@ func hunt(t *testing.T, seed uint64, on stage) string {
 
 // newScript makes the steps of a seed's history.
 func newScript(seed uint64) []step {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x5b001)), settings: seed%4 != 0}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x5b001)), theme: theme(seed % uint64(themes))}
 	script := make([]step, historySteps)
 	for i := range script {
 		script[i] = g.step()
@@ -138,7 +138,7 @@ var (
 
 // The numbers of jobs and clients of a history.
 const (
-	historySlots   = 14
+	historySlots   = 32
 	historyClients = 3
 )
 

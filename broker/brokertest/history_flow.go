@@ -23,17 +23,23 @@ func (p *player) plain(jobs ...broker.NewJob) []broker.NewJob {
 }
 
 // unclear reports whether the contract leaves open what an enqueue of jobs does
-// now: when it would drop a job that it also answers with, and when a batch
-// would meet jobs of a former one.
+// now: when it would drop a job that it also answers with, or a member of a batch
+// that waits (is its completion job before or after the new jobs?), and when a
+// batch would meet jobs of a former one.
 func (p *player) unclear(queue string, jobs []broker.NewJob) bool {
 	s := p.m.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dropped, err := s.toDrop(queue, jobs)
+	dropped, _ := s.toDrop(queue, jobs)
+	for _, j := range dropped {
+		if c := s.find(broker.Ref{Queue: queue, ID: j.Batch}); c != nil && c.waits != nil {
+			return true
+		}
+	}
 	for i := range jobs {
 		n := &jobs[i]
 		key := s.held(keyName{queue, n.Task, n.Key})
-		if err == nil && slices.ContainsFunc(dropped, func(j *job) bool { return j.ID == n.ID || key != nil && j.ID == key.id }) {
+		if slices.ContainsFunc(dropped, func(j *job) bool { return j.ID == n.ID || key != nil && j.ID == key.id }) {
 			return true
 		}
 		if n.BatchSize == 0 && n.Batch.IsZero() {
@@ -115,12 +121,12 @@ func settingText(s *broker.Setting) string {
 	return string(text)
 }
 
-// tickStep moves the cursor of a schedule. Which instant it names is decided
+// tickStep moves the cursor of a schedule. Which one and from where is decided
 // when it is played.
 type tickStep struct {
 	client   int
 	queue    string
-	schedule string
+	schedule int // of those in force, the one with this number; negative for one that is not there
 	due      dueKind
 	next     time.Duration // after due, or after now when that is zero; 0 for never
 	slots    []slot
@@ -140,7 +146,7 @@ func (s tickStep) String() string {
 	for i, n := range s.jobs {
 		jobs = append(jobs, fmt.Sprintf("%d:%s", s.slots[i], jobText(n)))
 	}
-	return fmt.Sprintf("client %d: tick %s of %s from where it is, zero or elsewhere (%d), on by %v: %s",
+	return fmt.Sprintf("client %d: tick schedule %d of %s from where it is, zero or elsewhere (%d), on by %v: %s",
 		s.client, s.schedule, s.queue, s.due, s.next, strings.Join(jobs, ", "))
 }
 
@@ -148,9 +154,10 @@ func (s tickStep) do(p *player) {
 	if !p.flow {
 		return
 	}
-	t := broker.Tick{Queue: s.queue, Schedule: s.schedule, Jobs: s.jobs}
-	if s.due != dueZero {
-		t.Due = p.cursor(s.queue, s.schedule)
+	t := broker.Tick{Queue: s.queue, Jobs: s.jobs}
+	var cursor time.Time
+	if t.Schedule, cursor = p.schedule(s.queue, s.schedule); s.due != dueZero {
+		t.Due = cursor
 	}
 	if s.due == dueWrong {
 		t.Due = t.Due.Add(historyUnit / 7)
@@ -190,8 +197,20 @@ func (p *player) known(queue string, jobs []broker.NewJob) (there []bool) {
 	return there
 }
 
-func (p *player) cursor(queue, schedule string) time.Time {
+// schedule finds the n-th schedule of a queue, and its cursor.
+func (p *player) schedule(queue string, n int) (name string, cursor time.Time) {
 	p.m.s.mu.Lock()
 	defer p.m.s.mu.Unlock()
-	return p.m.s.flow(queue).cursors[schedule]
+	f := p.m.s.flow(queue)
+	var names []string
+	for name := range f.settings {
+		if name.Kind == broker.ScheduleSetting {
+			names = append(names, name.Name)
+		}
+	}
+	if slices.Sort(names); n < 0 || len(names) == 0 {
+		return "none", time.Time{}
+	}
+	name = names[n%len(names)]
+	return name, f.cursors[name]
 }

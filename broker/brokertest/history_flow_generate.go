@@ -45,7 +45,7 @@ func (g *generator) batch() step {
 // configure makes a change of settings. What two owners declare is never the
 // same: whose it is then is clear, whether it is a change is not.
 func (g *generator) configure() step {
-	s := configureStep{client: g.client(), queue: pick(g, historyQueues...)}
+	s := configureStep{client: g.client(), queue: g.slot().ref().Queue}
 	if g.IntN(3) == 0 {
 		odd := g.IntN(2)
 		s.change.Declare, s.change.Owner = true, []string{"p", "q"}[odd]
@@ -88,29 +88,46 @@ func named(all []broker.Setting, name broker.SettingName) bool {
 
 // setting makes one setting. Those of odd 1 differ from all those of odd 0.
 func (g *generator) setting(odd int) broker.Setting {
-	bit := time.Duration(odd)
-	switch g.IntN(16) {
-	case 0, 1:
-		return broker.Setting{Kind: broker.WeightSetting, Name: pick(g, historyTenants...), Weight: pick(g, 1, 3, 7, 1001) + odd}
-	case 2:
-		name := pick(g, "", broker.TenantCapacity)
-		return broker.Setting{Kind: broker.CapacitySetting, Name: name, Capacity: &broker.Capacity{
-			Jobs: int64(pick(g, 2, 4, 6) + odd), DropOldest: g.IntN(2) == 0,
-		}}
-	case 3:
-		return broker.Setting{Kind: broker.RetentionSetting, Name: pick(g, "", "t"), Retention: &broker.Retention{
-			Done: pick(g, 0, -1, historyUnit, time.Second) + bit, Dead: pick(g, 0, -1, historyUnit, time.Second) + bit,
-			Cancelled: pick(g, 0, -1, historyUnit, time.Second) + bit,
-		}}
-	case 4:
-		return broker.Setting{Kind: broker.AgeingSetting, Ageing: pick(g, time.Microsecond, historyUnit, 3*historyUnit, broker.MaxDelay-1) + bit}
-	case 5, 6, 7:
-		return broker.Setting{Kind: broker.ScheduleSetting, Name: pick(g, "s", "s", "s2"), Schedule: &broker.Schedule{
-			Spec: pick(g, "@hourly", "@daily") + []string{"", " "}[odd], Zone: pick(g, "", "", "UTC"), DST: pick(g, "", "", "vixie"),
-			Paused: g.IntN(4) == 0, Job: broker.NewJob{Task: "t", Priority: pick[int32](g, 0, 5), Payload: []byte("tick")},
-		}}
+	switch g.theme {
+	case aboutLimits:
+		return g.limit(odd)
+	case aboutTurns:
+		return pick(g, g.weight, g.weight, g.ageing)(odd)
+	case aboutStock:
+		return pick(g, g.capacity, g.capacity, g.capacity, g.retention)(odd)
+	case aboutTicks:
+		return g.schedule(odd)
 	}
-	return g.limit(odd)
+	return pick(g, g.limit, g.limit, g.weight, g.ageing, g.capacity, g.retention, g.schedule)(odd)
+}
+
+func (g *generator) weight(odd int) broker.Setting {
+	return broker.Setting{Kind: broker.WeightSetting, Name: pick(g, historyTenants...), Weight: pick(g, 1, 3, 7, 1001) + odd}
+}
+
+func (g *generator) ageing(odd int) broker.Setting {
+	step := pick(g, time.Microsecond, historyUnit, 3*historyUnit, broker.MaxDelay-1)
+	return broker.Setting{Kind: broker.AgeingSetting, Ageing: step + time.Duration(odd)}
+}
+
+func (g *generator) capacity(odd int) broker.Setting {
+	return broker.Setting{Kind: broker.CapacitySetting, Name: pick(g, "", "", broker.TenantCapacity), Capacity: &broker.Capacity{
+		Jobs: int64(pick(g, 2, 5, 7, 9) + odd), DropOldest: g.IntN(3) > 0,
+	}}
+}
+
+func (g *generator) retention(odd int) broker.Setting {
+	keep := func() time.Duration { return pick(g, 0, -1, historyUnit, time.Second) + time.Duration(odd) }
+	return broker.Setting{Kind: broker.RetentionSetting, Name: pick(g, "", "t"), Retention: &broker.Retention{
+		Done: keep(), Dead: keep(), Cancelled: keep(),
+	}}
+}
+
+func (g *generator) schedule(odd int) broker.Setting {
+	return broker.Setting{Kind: broker.ScheduleSetting, Name: pick(g, "s", "s", "s2"), Schedule: &broker.Schedule{
+		Spec: pick(g, "@hourly", "@daily") + []string{"", " "}[odd], Zone: pick(g, "", "", "UTC"), DST: pick(g, "", "", "vixie"),
+		Paused: g.IntN(4) == 0, Job: broker.NewJob{Task: "t", Priority: pick[int32](g, 0, 5), Payload: []byte("tick")},
+	}}
 }
 
 // limit makes a limit. Its name says whether it is a rate, and its scope.
@@ -128,8 +145,8 @@ func (g *generator) limit(odd int) broker.Setting {
 
 func (g *generator) tick() step {
 	first := g.slot()
-	s := tickStep{client: g.client(), queue: first.ref().Queue, schedule: pick(g, "s", "s", "s2", "none"),
-		due: pick(g, dueAsIs, dueAsIs, dueAsIs, dueAsIs, dueAsIs, dueAsIs, dueZero, dueWrong)}
+	s := tickStep{client: g.client(), queue: first.ref().Queue, schedule: g.IntN(9) - 1,
+		due: pick(g, dueAsIs, dueAsIs, dueAsIs, dueAsIs, dueZero, dueWrong)}
 	if g.IntN(6) > 0 {
 		s.next = historyUnit + g.units(5)
 	}

@@ -11,15 +11,36 @@ import (
 // generator makes the steps of a history.
 type generator struct {
 	*rand.Rand
-	delays   time.Duration // given so far
-	settings bool          // the queues have settings
+	delays time.Duration // given so far
+	theme  theme
 }
+
+// theme is what a history is about, so that its steps meet.
+type theme int
+
+const (
+	aboutJobs theme = iota // no settings
+	aboutLimits
+	aboutTurns // weights and ageing
+	aboutStock // capacities and retention
+	aboutTicks
+	aboutAll
+	themes
+)
 
 func pick[V any](g *generator, from ...V) V { return from[g.IntN(len(from))] }
 
 func (g *generator) client() int { return g.IntN(historyClients) }
 
-func (g *generator) slot() slot { return slot(g.IntN(historySlots)) }
+// slot is most often one of the first queue, where a history is about what the
+// jobs of one queue do to each other.
+func (g *generator) slot() slot {
+	s := slot(g.IntN(historySlots))
+	if (g.crowded() || g.theme == aboutTicks) && g.IntN(3) > 0 {
+		s -= s % slot(len(historyQueues))
+	}
+	return s
+}
 
 // delay is at least some microseconds, and no two are equal: which of two jobs
 // that fall due at one moment comes first is left open.
@@ -53,10 +74,14 @@ func (g *generator) step() step {
 		return explainStep{g.client(), []slot{g.slot(), g.slot()}}
 	case n < 83:
 		return g.batch()
-	case !g.settings:
+	case g.theme == aboutJobs:
 		return g.claim()
-	case n < 93:
+	case n < 88 || n < 93 && g.theme != aboutTicks:
 		return g.configure()
+	case g.theme == aboutLimits || g.theme == aboutTurns:
+		return g.claim()
+	case g.theme == aboutStock:
+		return g.enqueue()
 	}
 	return g.tick()
 }
@@ -68,6 +93,17 @@ func (g *generator) job(s slot) broker.NewJob {
 		Group: pick(g, historyGroups...), Ordered: g.IntN(4) == 0,
 		Key: pick(g, historyKeys...), MaxAttempts: pick(g, 0, 1, 2),
 		Retain: pick(g, 0, 0, -1, time.Second, 5*historyUnit),
+	}
+	switch g.theme {
+	case aboutLimits:
+		n.Ordered = g.IntN(2) == 0
+	case aboutTurns:
+		n.Tenant, n.Key, n.Ordered = pick(g, "", "x", "y"), "", false
+	case aboutStock:
+		n.Priority = pick[int32](g, -1, 0, 1)
+	}
+	if g.crowded() && g.IntN(3) > 0 { // its slot is soon free again
+		n.Key, n.Retain, n.MaxAttempts = "", -1, 0
 	}
 	if n.Key != "" {
 		n.KeyHold = pick(g, broker.HoldUntilFinal, broker.HoldUntilStarted, broker.HoldFor)
@@ -88,8 +124,12 @@ func (g *generator) job(s slot) broker.NewJob {
 func (g *generator) enqueue() step {
 	first := g.slot()
 	s := enqueueStep{client: g.client(), slots: []slot{first}, at: g.IntN(4) == 0}
-	for range g.IntN(3) {
-		next := (first + slot(g.IntN(5)*len(historyQueues))) % historySlots
+	more := 3
+	if g.crowded() {
+		more = 6
+	}
+	for range g.IntN(more) {
+		next := (first + slot(g.IntN(7)*len(historyQueues))) % historySlots
 		if next.ref().Queue == first.ref().Queue {
 			s.slots = append(s.slots, next)
 		}
@@ -100,13 +140,23 @@ func (g *generator) enqueue() step {
 	return s
 }
 
+// crowded reports whether a history is about jobs that wait for each other: it
+// adds more than it claims.
+func (g *generator) crowded() bool {
+	return g.theme == aboutLimits || g.theme == aboutTurns || g.theme == aboutStock
+}
+
 func (g *generator) claim() step {
-	return claimStep{g.client(), broker.ClaimRequest{
+	s := claimStep{g.client(), broker.ClaimRequest{
 		Queues: pick(g, nil, historyQueues[:1], historyQueues[1:], []string{"b", "a"}, []string{"none", "a", "b"}),
 		Tasks:  pick(g, nil, nil, historyTasks[:1], historyTasks[1:]),
 		Max:    1 + g.IntN(4), TTL: pick(g, 0, historyUnit+g.units(5), time.Second),
 		Worker: pick(g, historyWorkers[:]...), Remote: g.IntN(4) == 0,
 	}}
+	if g.crowded() && s.r.Max > 1 {
+		s.r.Max, s.r.Tasks = s.r.Max-1, nil
+	}
+	return s
 }
 
 // run is most often the last lease of a slot.
@@ -114,7 +164,7 @@ func (g *generator) run() run { return run{g.slot(), pick(g, 0, 0, 0, 0, 0, 0, 1
 
 func (g *generator) settle() step {
 	s := settleStep{client: g.client()}
-	for range 1 + g.IntN(4) {
+	for range 1 + g.IntN(8) {
 		o := settlement{run: g.run(), s: broker.Settlement{
 			Kind:   pick(g, broker.Ack, broker.Ack, broker.Ack, broker.Nack, broker.Nack, broker.Snooze, broker.Release, broker.Bury, broker.Cancel),
 			Result: pick(g, nil, nil, []byte("r"), []byte{}), Error: pick(g, "", "e1", "e2"),
