@@ -341,6 +341,14 @@ func follow(pairs map[[2]int]*pair, key int, service float64) {
 	}
 }
 
+func TestAKeyThatComesAndGoesAllocatesNothing(t *testing.T) {
+	each(t, func(t *testing.T, s scheduler) {
+		if n := testing.AllocsPerRun(1000, func() { s.Add(1, 1); s.Next() }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	})
+}
+
 func TestGoroutinesShareAScheduler(t *testing.T) {
 	each(t, func(t *testing.T, s scheduler) {
 		const workers, items = 4, 2000

@@ -87,6 +87,12 @@ func TestVirtualTimeStartsAgainBeforeItEnds(t *testing.T) {
 	if v.clock.Now > 200*Unit {
 		t.Errorf("the clock stands at %d: it did not start again", v.clock.Now)
 	}
+	for v.Len() > 0 {
+		next(t, v)
+	}
+	if v.clock.Now > 1000*Unit {
+		t.Errorf("with the last item the clock went to %d", v.clock.Now)
+	}
 }
 
 func TestClock(t *testing.T) {
