@@ -59,11 +59,3 @@ func BenchmarkVirtualAddNextAlone(b *testing.B) {
 		v.Next()
 	}
 }
-
-func BenchmarkClockCharge(b *testing.B) {
-	var c Clock
-	var t Time
-	for b.Loop() {
-		t = c.Charge(t, 1, 3)
-	}
-}
