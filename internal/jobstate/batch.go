@@ -88,6 +88,9 @@ func (s *State) completeBatches(w *Writer) {
 		if c.flags&waitsBatch == 0 {
 			continue // it was deleted with its last member
 		}
+		if s.spared != nil {
+			s.spared[c] = true
+		}
 		s.again(w, c, s.later(waitRec{reason: reasonBatch, attempts: c.attempts, failures: c.failures}, Now{Steady: w.base}, 0))
 	}
 }

@@ -1,7 +1,9 @@
 package jobstate
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -24,8 +26,39 @@ func (s *State) makeRoom(w *Writer, now Now, queue string, jobs []broker.NewJob)
 	if all == nil && each == nil {
 		return nil
 	}
-	var total need
-	tenants := map[string]need{}
+	total, tenants := q.needs(now, jobs)
+	var victims []*job
+	rest := q.load
+	if each != nil {
+		for tenant, n := range tenants {
+			some, err := each.victims(q, tenant, n)
+			if err != nil {
+				return err
+			}
+			for _, j := range some {
+				rest.drop(j)
+			}
+			victims = append(victims, some...)
+		}
+	}
+	if all != nil {
+		if err := all.check(queue, nil, rest, total); err != nil {
+			return err
+		}
+	}
+	for _, j := range victims {
+		s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonDropped})
+	}
+	s.spared = map[*job]bool{}
+	defer func() { s.spared = nil }()
+	for all != nil && all.over(q.load, total) && s.dropOldest(w, q) {
+	}
+	return nil
+}
+
+// needs adds up what a call would add, in all and by tenant.
+func (q *queue) needs(now Now, jobs []broker.NewJob) (total need, tenants map[string]need) {
+	tenants = map[string]need{}
 	fresh := newcomers{q, now, map[broker.ID]bool{}, map[keyName]bool{}}
 	for i := range jobs {
 		j := &jobs[i]
@@ -37,31 +70,42 @@ func (s *State) makeRoom(w *Writer, now Now, queue string, jobs []broker.NewJob)
 		t := tenants[j.Tenant]
 		tenants[j.Tenant] = need{t.jobs + 1, t.bytes + bytes}
 	}
-	if all != nil {
-		if err := all.check(queue, nil, q.load, total); err != nil {
-			return err
+	return total, tenants
+}
+
+// drop takes a ready job off.
+func (l *load) drop(j *job) {
+	bytes := int64(j.body.Len)
+	l.jobs, l.bytes, l.ready, l.readyBytes = l.jobs-1, l.bytes-bytes, l.ready-1, l.readyBytes-bytes
+}
+
+// victims chooses the jobs of a tenant that go so that n fits into its
+// capacity: of the lowest priority first, and of those the longest waiting.
+func (c *capacity) victims(q *queue, tenant string, n need) (some []*job, err error) {
+	l := load{}
+	if have := q.loads[tenant]; have != nil {
+		l = *have
+	}
+	if err := c.check(q.name, &tenant, l, n); err != nil || !c.over(l, n) {
+		return nil, err
+	}
+	var ready []*job
+	for j := q.lists[broker.Ready].first; j != nil; j = j.next {
+		if j.lane.tenant == tenant {
+			ready = append(ready, j)
 		}
 	}
-	for tenant, n := range tenants {
-		l := load{}
-		if have := q.loads[tenant]; have != nil {
-			l = *have
+	slices.SortFunc(ready, func(a, b *job) int {
+		return cmp.Or(cmp.Compare(a.lane.priority, b.lane.priority), cmp.Compare(a.place, b.place), cmp.Compare(a.seq, b.seq))
+	})
+	for _, j := range ready {
+		if !c.over(l, n) {
+			break
 		}
-		if each != nil {
-			if err := each.check(queue, &tenant, l, n); err != nil {
-				return err
-			}
-		}
+		l.drop(j)
+		some = append(some, j)
 	}
-	if each != nil {
-		for tenant, n := range tenants {
-			for l := q.loads[tenant]; l != nil && each.over(*l, n) && s.dropOldest(w, q, &tenant); {
-			}
-		}
-	}
-	for all != nil && all.over(q.load, total) && s.dropOldest(w, q, nil) {
-	}
-	return nil
+	return some, nil
 }
 
 // newcomers finds out which jobs of a call will be added, going through them in
@@ -130,11 +174,11 @@ func (c *capacity) check(queue string, tenant *string, l load, n need) error {
 // dropOldest cancels the ready job (but none that an earlier drop of this call
 // has just made ready) of the lowest priority that waits longest, if there is
 // one.
-func (s *State) dropOldest(w *Writer, q *queue, tenant *string) bool {
+func (s *State) dropOldest(w *Writer, q *queue) bool {
 	var worst *lane
 	for _, t := range q.order {
 		for _, l := range t.lanes {
-			if l.n == 0 || tenant != nil && l.tenant != *tenant || l.head.j.reason == reasonBatch && l.head.j.changedAt == w.base {
+			if l.n == 0 || s.spared[l.head.j] {
 				continue
 			}
 			if worst == nil || l.priority < worst.priority || l.priority == worst.priority && l.head.before(&worst.head) {

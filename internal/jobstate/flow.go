@@ -149,7 +149,7 @@ func (d *decoder) setting() *broker.Setting {
 		d.fail("setting: " + err.Error())
 		return nil
 	}
-	if err := t.Validate(); err != nil {
+	if err := checkSetting(t); err != nil {
 		d.fail(err.Error())
 		return nil
 	}

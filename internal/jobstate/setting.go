@@ -3,6 +3,7 @@ package jobstate
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -95,19 +96,27 @@ func checkChange(queue string, c *broker.Change) error {
 	seen := map[settingName]bool{}
 	for i := range c.Set {
 		t := &c.Set[i]
-		if err := t.Validate(); err != nil {
+		if err := checkSetting(t); err != nil {
 			return err
-		}
-		if l := t.Limit; l != nil && l.Running == 0 {
-			if err := rateOf(l).Validate(); err != nil {
-				return fmt.Errorf("%w: limit %q: %w", broker.ErrInvalid, t.Name, err)
-			}
 		}
 		name := settingName{t.Kind, t.Name}
 		if seen[name] {
 			return fmt.Errorf("%w: %s %q is set twice", broker.ErrInvalid, t.Kind, t.Name)
 		}
 		seen[name] = true
+	}
+	return nil
+}
+
+// checkSetting refuses what can never be right.
+func checkSetting(t *broker.Setting) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	if t.Kind == broker.LimitSetting && t.Limit.Running == 0 {
+		if err := rateOf(t.Limit).Validate(); err != nil {
+			return fmt.Errorf("%w: limit %q: %w", broker.ErrInvalid, t.Name, err)
+		}
 	}
 	return nil
 }
@@ -250,7 +259,14 @@ func (s *State) readSet(r *reader) error {
 	text := r.text()
 	if len(text) > 0 && r.err == nil {
 		e.set = &broker.Setting{}
-		if err := json.Unmarshal(text, e.set); err != nil {
+		err := json.Unmarshal(text, e.set)
+		if err == nil {
+			err = checkSetting(e.set)
+		}
+		if err == nil && (e.set.Kind != e.name.kind || e.set.Name != e.name.name) {
+			err = errors.New("it has another name than its record")
+		}
+		if err != nil {
 			r.bad("setting: " + err.Error())
 		}
 	}

@@ -40,8 +40,9 @@ type State struct {
 	uses     uses
 	free     *job // unused entries, linked by next
 	chunk    []job
-	complete []*job       // completion jobs whose last member has just ended
-	changed  func(Change) // told of each change of a job; may be nil
+	complete []*job        // completion jobs whose last member has just ended
+	spared   map[*job]bool // jobs that a drop of this call made ready; nil outside makeRoom
+	changed  func(Change)  // told of each change of a job; may be nil
 }
 
 // Change says that a job entered a state.
