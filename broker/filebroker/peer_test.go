@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/vfs"
 	"github.com/spoolq/spool/internal/vfs/crashfs"
 )
 
@@ -351,6 +353,71 @@ func TestAnswersOfProcessesThatWriteAtOnceAreDurable(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestASyncVouchesForNothingThatCameAfterItBegan: b appends when the disk is
+// done with a's sync, but a has not heard of that yet. Who rests on b's frame
+// then still has to sync.
+func TestASyncVouchesForNothingThatCameAfterItBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers(t)
+		late := &lateSystem{System: p.m.Process()}
+		a, err := openOn(late, roomy)
+		must(t, err)
+		t.Cleanup(func() { a.Close() })
+		heard := make(chan struct{})
+		late.wait.Store(&heard)
+		answers := make(chan error, 2)
+		enqueue := func(b *Broker, n int) {
+			_, err := b.Enqueue(context.Background(), broker.NewCall(), "q", labJobs(n))
+			answers <- err
+		}
+		go enqueue(a, 10)
+		synctest.Wait() // a's job is on the disk
+		release := p.stall(p.b.cfg.sys.(*crashfs.Process))
+		go enqueue(p.b, 11)
+		synctest.Wait() // b's is not
+		close(heard)
+		must(t, <-answers)
+		if got := p.enqueue(p.a, labJob(11)); !got.Existing {
+			t.Fatalf("the repeat is not known: %+v", got)
+		}
+		p.after(func(b *Broker) {
+			if p.state(b, labRef(11)) != broker.Ready {
+				t.Error("an answer rested on a frame that no sync had covered")
+			}
+		})
+		release(nil)
+		must(t, <-answers)
+	})
+}
+
+// lateSystem is a system on which a process hears late that a sync of a segment
+// is done: when the channel is closed.
+type lateSystem struct {
+	vfs.System
+	wait atomic.Pointer[chan struct{}]
+}
+
+type lateFile struct {
+	vfs.File
+	s *lateSystem
+}
+
+func (s *lateSystem) Open(name string, flag int) (vfs.File, error) {
+	f, err := s.System.Open(name, flag)
+	if err == nil && strings.HasSuffix(name, ".log") {
+		f = lateFile{f, s}
+	}
+	return f, err
+}
+
+func (f lateFile) Sync() error {
+	err := f.File.Sync()
+	if c := f.s.wait.Load(); c != nil {
+		<-*c
+	}
+	return err
 }
 
 // durable says whether the log holds some bytes after a power cut that loses

@@ -286,20 +286,40 @@ func recount(t testing.TB, b *Broker) {
 }
 
 // tokensGrow lets every lease run out, claims everything, and wants each token
-// to be larger than every one that was given out for its job before.
+// to be larger than every one that was given out for its job before. Then it
+// cuts the power right after the claim, and wants the same again.
 func tokensGrow(t testing.TB, m *crashfs.Machine, b *Broker, before []handed) {
 	t.Helper()
-	ctx := context.Background()
-	m.Clock.Advance(100 * 24 * time.Hour)
-	_, err := b.Apply(ctx, broker.NewCall(), broker.Command{Kind: broker.ResumeQueue, Filter: broker.Filter{Queue: "q"}})
+	first := claimAll(t, m, b)
+	larger(t, before, first)
+	m = m.Crash(crashfs.KeepNone)
+	again, err := openOn(m.Process())
 	must(t, err)
-	got, err := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Max: 1000, TTL: 1000 * time.Hour, Worker: "w", Remote: true})
-	must(t, err)
-	for _, l := range got.Leases {
+	larger(t, first, claimAll(t, m, again))
+	must(t, again.Close())
+}
+
+// larger wants the tokens of now to be larger than those of before.
+func larger(t testing.TB, before, now []handed) {
+	t.Helper()
+	for _, n := range now {
 		for _, h := range before {
-			if h.ref == l.Job.Ref() && h.token >= l.Token {
-				t.Fatalf("job %v has token %d after the crash, and had %d before", l.Job.ID, l.Token, h.token)
+			if h.ref == n.ref && h.token >= n.token {
+				t.Fatalf("job %v has token %d after the crash, and had %d before", n.ref.ID, n.token, h.token)
 			}
 		}
 	}
+}
+
+// claimAll lets every lease run out and takes every job.
+func claimAll(t testing.TB, m *crashfs.Machine, b *Broker) (all []handed) {
+	t.Helper()
+	ctx := context.Background()
+	m.Clock.Advance(100 * 24 * time.Hour)
+	got, err := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Max: 1000, TTL: 1000 * time.Hour, Worker: "w", Remote: true})
+	must(t, err)
+	for _, l := range got.Leases {
+		all = append(all, handed{l.Job.Ref(), l.Token})
+	}
+	return all
 }
