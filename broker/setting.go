@@ -50,7 +50,7 @@ const (
 )
 
 // MaxWeight is the largest weight of a tenant. A tenant without one has 1.
-const MaxWeight = 1_000_000
+const MaxWeight = 10_000
 
 // Limit is a ceiling on the claims of some tasks: a rate, or a number of
 // unfinished leases, in total or for each tenant or group by itself. At most

@@ -17,7 +17,7 @@ import (
 var flowBreakages = []breakage{
 	{"claims cost nothing", func(r *rules) { r.charge = func(*store, *job) {} }, []string{"fairness", "ageing"}, true},
 	{"a weight means nothing", func(r *rules) { r.cost = func(int) int64 { return fullTurn } }, []string{"fairness"}, true},
-	{"a weight is rounded", func(r *rules) { r.cost = func(weight int) int64 { return max(fullTurn/int64(weight)>>20, 1) << 20 } }, []string{"fairness"}, false},
+	{"a weight is rounded", func(r *rules) { r.cost = func(weight int) int64 { return max(fullTurn/int64(weight)>>10, 1) << 10 } }, []string{"fairness"}, false},
 	{"an idle tenant saves its turns", func(r *rules) { r.rejoin = func(service, _ int64) int64 { return service } }, []string{"fairness"}, true},
 	{"a tenant comes back as the last", func(r *rules) { r.rejoin = func(service, at int64) int64 { return max(service, at+fullTurn) } }, []string{"fairness"}, true},
 	{"age is ignored", func(r *rules) { r.age = func(int64, int32, int64) int64 { return 0 } }, []string{"ageing"}, true},
@@ -110,9 +110,9 @@ var flowBreakages = []breakage{
 	{"a capacity counts no bytes", func(r *rules) {
 		r.over = func(c *broker.Capacity, n, _ int64) bool { return over(c, n, 0) }
 	}, []string{"capacity"}, false},
-	{"the newest is dropped", func(r *rules) { r.oldest = func(a, b *job) bool { return oldest(b, a) } }, []string{"capacity"}, true},
+	{"the newest is dropped", func(r *rules) { r.oldest = func(s *store, a, b *job) bool { return s.oldest(b, a) } }, []string{"capacity"}, true},
 	{"what waits longest is dropped, whatever its priority", func(r *rules) {
-		r.oldest = func(a, b *job) bool { return mark{a.RunAt, a.place}.before(mark{b.RunAt, b.place}) }
+		r.oldest = func(s *store, a, b *job) bool { return s.mark(a).before(s.mark(b)) }
 	}, []string{"capacity"}, true},
 
 	{"a repeat changes nothing", func(r *rules) {

@@ -40,12 +40,12 @@ func over(c *broker.Capacity, n, bytes int64) bool {
 }
 
 // oldest reports whether a is dropped before b: the lowest priority first, in
-// it what waits longest.
-func oldest(a, b *job) bool {
+// it what waits longest by its place.
+func (s *store) oldest(a, b *job) bool {
 	if a.Priority != b.Priority {
 		return a.Priority < b.Priority
 	}
-	return mark{a.RunAt, a.place}.before(mark{b.RunAt, b.place})
+	return s.ahead(a, b)
 }
 
 // room makes room for the jobs of one call, or returns a FullError and has
@@ -107,7 +107,7 @@ func (s *store) fit(c *broker.Capacity, full broker.FullError, of func(tenant st
 		}
 	}
 	slices.SortFunc(ready, func(a, b *job) int {
-		if s.rules.oldest(a, b) {
+		if s.rules.oldest(s, a, b) {
 			return -1
 		}
 		return 1

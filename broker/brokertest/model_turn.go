@@ -14,8 +14,9 @@ type turn struct {
 	service map[string]int64 // where each tenant's next one begins at the earliest
 }
 
-// fullTurn is what a claim costs a tenant of weight 1.
-const fullTurn = 1 << 30
+// fullTurn is what a claim costs a tenant of weight 1; another weight divides
+// it, to the nearest.
+const fullTurn = 720_720
 
 // flowRules are the rules about time and flow that a self-test breaks.
 type flowRules struct {
@@ -32,7 +33,7 @@ type flowRules struct {
 	ended        func(s *store, j *job)                        // j is final or gone: its batch is told
 	depth        func(s *store, queue string) int64            // what a capacity counts
 	over         func(c *broker.Capacity, n, bytes int64) bool // that is too much
-	oldest       func(a, b *job) bool                          // a is dropped before b
+	oldest       func(s *store, a, b *job) bool                // a is dropped before b
 	repeat       func(s *store, queue string, k *keyRecord, n *broker.NewJob)
 	change       func(f *flow, c broker.Change)
 	wins         func(s *store, t broker.Tick, now time.Time) bool
@@ -41,7 +42,7 @@ type flowRules struct {
 
 func rightFlowRules() flowRules {
 	return flowRules{
-		cost:   func(weight int) int64 { return fullTurn / int64(weight) },
+		cost:   func(weight int) int64 { return max((fullTurn+int64(weight)/2)/int64(weight), 1) },
 		rejoin: func(service, at int64) int64 { return max(service, at) },
 		charge: (*store).chargeTurn,
 		age:    aged,
@@ -54,7 +55,7 @@ func rightFlowRules() flowRules {
 		ended:    (*store).ended,
 		depth:    (*store).depth,
 		over:     over,
-		oldest:   oldest,
+		oldest:   (*store).oldest,
 		repeat:   (*store).repeat,
 		change:   (*flow).change,
 		wins:     (*store).wins,
@@ -79,7 +80,7 @@ func (s *store) before(a, b *job) bool {
 	if x, y := s.served(a), s.served(b); x != y {
 		return x < y
 	}
-	return s.mark(a).before(s.mark(b))
+	return s.ahead(a, b)
 }
 
 // aged is place - priority*step, kept within an int64.
@@ -108,6 +109,12 @@ func (s *store) mark(j *job) mark {
 		}
 	}
 	return first
+}
+
+// ahead reports whether a has a place before b's.
+func (s *store) ahead(a, b *job) bool {
+	x, y := s.mark(a), s.mark(b)
+	return x.before(y) || x == y && a.place != x.seq // a has taken b's
 }
 
 func sameLane(a, b *job) bool {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/fair"
 )
 
 // Claim is a claim of jobs of one queue.
@@ -184,7 +185,7 @@ func (p *picker) write() {
 	for _, sh := range p.shares {
 		t := p.q.turnOf(sh.priority)
 		p.w.int(int64(sh.priority))
-		p.w.uint(uint64(t.at))
+		p.w.uint(uint64(t.Now))
 		p.w.str(sh.tenant)
 		p.w.uint(uint64(t.shareOf(sh.tenant).service))
 	}
@@ -199,11 +200,11 @@ func (p *picker) write() {
 // readPicked applies what write wrote.
 func (s *State) readPicked(r *reader, q *queue) {
 	for range r.count(4) {
-		priority, at := int32(r.int()), int64(r.uint())
-		tenant, service := string(r.str()), int64(r.uint())
+		priority, at := int32(r.int()), fair.Time(r.uint())
+		tenant, service := string(r.str()), fair.Time(r.uint())
 		if r.err == nil {
 			t := q.turnOf(priority)
-			t.at = at
+			t.Now = at
 			t.shareOf(tenant).service = service
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/fair"
 	"github.com/spoolq/spool/limit"
 )
 
@@ -57,18 +58,18 @@ func (e *encoder) setting(t *broker.Setting) {
 func (q *queue) encodeTurns(e *encoder) {
 	turns := slices.DeleteFunc(slices.Sorted(maps.Keys(q.turns)), func(p int32) bool {
 		t := q.turns[p]
-		return t.at == 0 && len(t.ahead()) == 0
+		return t.Now == 0 && len(t.ahead()) == 0
 	})
 	e.u32(uint32(len(turns)))
 	for _, p := range turns {
 		t := q.turns[p]
 		e.u32(uint32(p))
-		e.i64(t.at)
+		e.u64(uint64(t.Now))
 		ahead := t.ahead()
 		e.u32(uint32(len(ahead)))
 		for _, tenant := range ahead {
 			e.str(tenant)
-			e.i64(t.shares[tenant].service)
+			e.u64(uint64(t.shares[tenant].service))
 		}
 	}
 }
@@ -123,10 +124,10 @@ func (s *State) decodeFlow(d *decoder, q *queue) {
 	}
 	for n := d.u32(); n > 0 && d.err == nil; n-- {
 		t := q.turnOf(int32(d.u32()))
-		t.at = d.i64()
+		t.Now = fair.Time(d.u64())
 		for k := d.u32(); k > 0 && d.err == nil; k-- {
 			tenant := d.str()
-			t.shareOf(tenant).service = d.i64()
+			t.shareOf(tenant).service = fair.Time(d.u64())
 		}
 	}
 	for n := d.u32(); n > 0 && d.err == nil; n-- {

@@ -4,39 +4,36 @@ import (
 	"cmp"
 	stdheap "container/heap"
 	"slices"
+
+	"github.com/spoolq/spool/fair"
 )
 
-// Tenants of one queue and priority share by weighted virtual time, as
-// start-time fair queueing has it (Goyal, Vin, Cheng 1996): a claim serves the
-// claimable tenant with the least service, where the service of one that was
-// away counts as what the queue has reached meanwhile. Serving a job adds
-// serviceUnit divided by the tenant's weight.
-
-// serviceUnit is the service of one job at weight 1: divisible by most weights,
-// and good for 2^33 jobs at weight 1.
-const serviceUnit = 1 << 30
+// Tenants of one queue and priority share by weighted virtual time (package
+// fair): a claim serves the claimable tenant with the least service ÷ weight,
+// where the service of one that was away counts as what the queue has reached
+// meanwhile.
 
 // share is the service that a tenant has had at one priority of a queue.
 type share struct {
 	turn    *turn
-	service int64
+	service fair.Time
 	refs    int // entrants that count on it
 }
 
 // turn is how far the virtual time of a priority of a queue is: the service at
 // which the last job of it was claimed.
 type turn struct {
-	at     int64
+	fair.Clock
 	shares map[string]*share
 	swept  int
 }
 
 // behind reports whether the tenant has had no more than its turn: such tenants
 // are served by the places of their jobs.
-func (s *share) behind() bool { return s.service <= s.turn.at }
+func (s *share) behind() bool { return s.turn.Passed(s.service) }
 
 // effective is the service that a claim compares.
-func (s *share) effective() int64 { return max(s.service, s.turn.at) }
+func (s *share) effective() fair.Time { return s.turn.Rejoin(s.service) }
 
 func (q *queue) turnOf(priority int32) *turn {
 	t := q.turns[priority]
@@ -88,7 +85,7 @@ type entrant struct {
 	tenant string
 	share  *share
 	lanes  lanes
-	at     int64     // its service when it was put into ahead; it only grows
+	at     fair.Time // its service when it was put into ahead; it only grows
 	heap   *entrants // nil while it has no lane
 	pos    int
 }
@@ -287,19 +284,10 @@ func (l *lane) before(m *lane) bool {
 // charge adds the service of a job to the lane's tenant.
 func (l *lane) charge() {
 	s := l.entrant.share
-	start := s.effective()
-	s.service = satAdd(start, serviceUnit/l.task.queue.weightOf(l.tenant))
-	s.turn.at = start
+	s.service = s.turn.Charge(s.effective(), 1, l.task.queue.weights[l.tenant])
 	l.entrant.moved()
 }
 
 // shared reports whether several tenants share a priority, so that serving one
 // changes the order of all lanes.
 func (q *queue) shared(priority int32) bool { return len(q.turnOf(priority).shares) > 1 }
-
-func (q *queue) weightOf(tenant string) int64 {
-	if w := q.weights[tenant]; w > 0 {
-		return int64(w)
-	}
-	return 1
-}
