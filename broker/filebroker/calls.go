@@ -105,7 +105,7 @@ func (b *handle) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (
 			}
 		}
 		if len(ids) == 0 {
-			return step, b.ensure()
+			return step, b.rest()
 		}
 	}
 	err = b.do(ctx, &op{size: recordBytes * (1 + len(ids)), class: journal.Settle, decide: func(now jobstate.Now) {

@@ -26,13 +26,16 @@ func (b *handle) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 	deadline := time.Now().Add(r.Wait)
 	for {
 		wait := time.Until(deadline)
-		got, idle, err := b.claimOnce(ctx, &r, wait > 0)
+		got, idle, due, err := b.claimOnce(ctx, &r, wait > 0)
 		if err != nil || idle == nil {
 			return got, err
 		}
 		wait = min(wait, slowPoll/2+rand.N(slowPoll))
 		if got.NextDue > 0 {
 			wait = min(wait, got.NextDue)
+		}
+		if due > 0 {
+			wait = min(wait, due+1) // a lease may expire then, and its job be for us
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -49,8 +52,9 @@ func (b *handle) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 }
 
 // claimOnce tries once. When there is nothing to take and the caller will
-// wait, it is registered as idle in the same commit.
-func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait bool) (got broker.Claimed, idle *notify.Claim, err error) {
+// wait, it is registered as idle in the same commit, and due says how long
+// until some lease ends.
+func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait bool) (got broker.Claimed, idle *notify.Claim, due time.Duration, err error) {
 	member := b.member.name
 	if r.Remote {
 		member = ""
@@ -62,6 +66,9 @@ func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait boo
 		if len(tickets) == 0 && wait {
 			idle = b.hub.Idle(r.Queues, r.Tasks)
 			b.setIdle(idleOthers | idleWorkers)
+			if at := b.s.Due(now); at > 0 {
+				due = max(time.Duration(at-now.Steady), 1)
+			}
 		}
 	}}
 	if err := b.do(ctx, o); err != nil {
@@ -70,10 +77,11 @@ func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait boo
 			b.hub.Done(idle)
 			b.mu.Unlock()
 		}
-		return broker.Claimed{}, nil, err
+		return broker.Claimed{}, nil, 0, err
 	}
 	got.Leases = make([]broker.Lease, 0, len(tickets))
-	return got, idle, b.hand(&got, tickets)
+	err = b.hand(&got, tickets)
+	return got, idle, due, err
 }
 
 // hand fills in what the state does not hold. A job whose payload is damaged

@@ -25,23 +25,23 @@ const (
 // lead makes commits until nothing is pending. The first is the caller's own:
 // it goes on inline as long as the lock is free, and leaves the waiting to a
 // goroutine otherwise, so that a caller can leave on its context.
-func (b *handle) lead(inline bool) {
+func (b *handle) lead(g *gather, inline bool) {
 	b.readForward()
 	ok, err := b.log.TryLock()
 	if err == nil && !ok {
 		if inline {
-			b.background(func() { b.lead(false) })
+			b.background(func() { b.lead(g, false) })
 			return
 		}
 		err = b.lock()
 	}
 	if err != nil {
-		b.finish(b.queue.take(), public(err))
+		b.finish(g.take(), public(err))
 	} else {
-		b.locked()
+		b.locked(g)
 	}
-	if b.queue.next() {
-		b.background(func() { b.lead(false) })
+	if g.next() {
+		b.background(func() { b.lead(g, false) })
 	}
 }
 
@@ -76,9 +76,9 @@ func (b *handle) lock() error {
 }
 
 // locked makes one commit; LOCK is held, and free when it returns.
-func (b *handle) locked() {
+func (b *handle) locked(g *gather) {
 	b.mu.Lock()
-	ops := b.queue.take()
+	ops := g.take()
 	sync, err := b.commit(ops)
 	ring := b.targets(b.ring.take())
 	durable := b.log.Durable()
@@ -337,6 +337,15 @@ func (b *handle) syncSoon() {
 			b.slg.Error("sync in the background", "error", err)
 		}
 	})
+}
+
+// rest makes durable what an answer rests on that wrote nothing, in the mode
+// where answers wait for that.
+func (b *handle) rest() error {
+	if b.cfg.Sync != SyncAlways {
+		return nil
+	}
+	return b.ensure()
 }
 
 // ensure makes everything that this handle has read or written durable.

@@ -95,6 +95,15 @@ func (g *gather) close() {
 	g.closed = true
 }
 
+// gatherOf chooses where o waits. What does not wait for the disk has commits of
+// its own, so that a claim is not held up by the sync of a settlement.
+func (b *handle) gatherOf(o *op) *gather {
+	if o.free {
+		return &b.quick
+	}
+	return &b.queue
+}
+
 // do puts o into the next commit and waits for its outcome. A caller whose
 // context ends before o was decided leaves, and nothing changes.
 func (b *handle) do(ctx context.Context, o *op) error {
@@ -102,12 +111,13 @@ func (b *handle) do(ctx context.Context, o *op) error {
 		return err
 	}
 	o.done = make(chan struct{})
-	lead, err := b.queue.add(o)
+	g := b.gatherOf(o)
+	lead, err := g.add(o)
 	if err != nil {
 		return err
 	}
 	if lead {
-		b.lead(true)
+		b.lead(g, true)
 	}
 	select {
 	case <-o.done:

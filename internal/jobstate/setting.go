@@ -331,53 +331,6 @@ func (s *State) govern(q *queue, kind broker.SettingKind) {
 	s.hint(q, nil)
 }
 
-// setRules puts the limits in force: every lane binds anew, what is parked is
-// opened, and running jobs are counted again. Rates go on from where they were.
-func (s *State) setRules(q *queue) {
-	old := q.rules
-	for _, r := range old {
-		for _, m := range r.meters {
-			m.letAll()
-		}
-	}
-	q.rules = map[string]*rule{}
-	for name, t := range q.settings {
-		if name.kind != broker.LimitSetting {
-			continue
-		}
-		r := &rule{Limit: *t.inForce().Limit, name: name.name, state: s, meters: map[string]*meter{}}
-		r.rate = rateOf(&r.Limit)
-		q.rules[r.name] = r
-		if o := old[r.name]; o != nil && o.Per == r.Per && r.Running == 0 {
-			for value, m := range o.meters {
-				if m.used(s.clock) {
-					r.meter(value).rate = m.rate
-				}
-			}
-		}
-	}
-	q.rev++
-	for _, t := range q.order {
-		t.rules = q.rulesOf(t.name)
-		for _, l := range t.lanes {
-			l.meters = nil // of the old rules
-		}
-	}
-	for j := q.lists[broker.Leased].first; j != nil; j = j.next {
-		s.counted(j, 1)
-	}
-}
-
-// rulesOf returns the limits that bind a task, by name.
-func (q *queue) rulesOf(task string) (rules []*rule) {
-	for _, name := range slices.Sorted(maps.Keys(q.rules)) {
-		if r := q.rules[name]; slices.Contains(r.Tasks, task) {
-			rules = append(rules, r)
-		}
-	}
-	return rules
-}
-
 // retention is how long the task's jobs are kept that end in a state, 0 for
 // the default.
 func (t *task) retention(state broker.State) int64 {
@@ -418,56 +371,4 @@ func (s *State) Settings(queue string) (all []broker.QueueSetting) {
 		}
 	}
 	return all
-}
-
-// Tick moves a schedule's cursor and enqueues its jobs, if the cursor is where
-// the caller saw it and due.
-func (s *State) Tick(w *Writer, now Now, t *broker.Tick) (won bool, err error) {
-	var due, next int64
-	if !t.Due.IsZero() {
-		due = t.Due.UnixNano()
-	}
-	if next = never; !t.Next.IsZero() {
-		next = t.Next.UnixNano()
-	}
-	if due == 0 && len(t.Jobs) > 0 {
-		return false, fmt.Errorf("%w: the first tick of schedule %q only sets its cursor", broker.ErrInvalid, t.Schedule)
-	}
-	if next <= due {
-		return false, nil // a cursor never goes back
-	}
-	q := s.queues[t.Queue]
-	if q == nil {
-		return false, nil
-	}
-	sched := q.settings[settingName{broker.ScheduleSetting, t.Schedule}]
-	if sched == nil || sched.inForce().Schedule.Paused || sched.due != due || now.Wall < due {
-		return false, nil
-	}
-	if err := s.checkAll(t.Queue, t.Jobs); err != nil {
-		return false, err
-	}
-	w.begin(recTick)
-	w.str(t.Queue)
-	w.str(t.Schedule)
-	w.uint(uint64(next))
-	w.end()
-	sched.due = next
-	for i := range t.Jobs {
-		s.enqueue(w, now, t.Queue, &t.Jobs[i])
-	}
-	return true, nil
-}
-
-func (s *State) readTick(r *reader) error {
-	queue, name, next := string(r.str()), string(r.str()), int64(r.uint())
-	if r.err != nil {
-		return r.err
-	}
-	if q := s.queues[queue]; q != nil {
-		if t := q.settings[settingName{broker.ScheduleSetting, name}]; t != nil {
-			t.due = next
-		}
-	}
-	return nil
 }

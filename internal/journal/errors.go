@@ -46,6 +46,7 @@ type CorruptError struct {
 	What   string
 }
 
+// Error names the file, the place and the damage.
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("journal: corrupt: %s at offset %d: %s", e.File, e.Offset, e.What)
 }

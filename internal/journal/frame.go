@@ -34,6 +34,7 @@ const (
 	KindEnd  Kind = 3 // seals a segment; its body is the counters
 )
 
+// String returns the kind's name.
 func (k Kind) String() string {
 	switch k {
 	case KindData:

@@ -61,14 +61,23 @@ func (l *Log) open() error {
 // makeDir makes the directory when it is missing, and refuses one that cannot
 // hold a store or holds something else. It changes nothing else.
 func (l *Log) makeDir() error {
-	if err := l.sys.Mkdir(l.dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if err := l.sys.CheckDir(l.dir, l.o.AllowUnsafeFS); err != nil {
+	unfit := func(err error) error {
 		if errors.Is(err, errors.ErrUnsupported) {
 			return fmt.Errorf("%w: %w", ErrUnsupported, err)
 		}
 		return err
+	}
+	if _, err := l.sys.Stat(l.dir); errors.Is(err, fs.ErrNotExist) {
+		// What cannot hold the directory is refused before it is there.
+		if err := l.sys.CheckMount(filepath.Dir(filepath.Clean(l.dir)), l.o.AllowUnsafeFS); err != nil {
+			return unfit(err)
+		}
+	}
+	if err := l.sys.Mkdir(l.dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := l.sys.CheckDir(l.dir, l.o.AllowUnsafeFS); err != nil {
+		return unfit(err)
 	}
 	_, err := l.sys.Stat(join(l.dir, currentName))
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -84,11 +84,13 @@ func (h *host) CheckDir(name string, allow bool) error {
 		return fmt.Errorf("%s may be written by others (mode %#o): run chmod 700 on it: %w",
 			name, st.Mode&0o777, fs.ErrPermission)
 	}
-	return checkMount(name, allow)
+	if err := again(func() error { return unix.Faccessat(unix.AT_FDCWD, name, unix.W_OK|unix.X_OK, unix.AT_EACCESS) }); err != nil {
+		return fmt.Errorf("%s cannot be written by this process: run chmod 700 on it: %w", name, fs.ErrPermission)
+	}
+	return h.CheckMount(name, allow)
 }
 
-// checkMount is the part of CheckDir that looks at the mounted file system.
-func checkMount(name string, allow bool) error {
+func (h *host) CheckMount(name string, allow bool) error {
 	var st unix.Statfs_t
 	if err := again(func() error { return unix.Statfs(name, &st) }); err != nil {
 		return pathError("statfs", name, err)

@@ -120,11 +120,10 @@ func (h *host) CheckDir(name string, allow bool) error {
 	if !info.IsDir() {
 		return pathError("open", name, syscall.ENOTDIR)
 	}
-	return checkVolume(name, allow)
+	return h.CheckMount(name, allow)
 }
 
-// checkVolume is the part of CheckDir that looks at the volume.
-func checkVolume(name string, allow bool) error {
+func (h *host) CheckMount(name string, allow bool) error {
 	full, err := filepath.Abs(name)
 	if err != nil {
 		return err

@@ -64,6 +64,9 @@ type FS interface {
 	// hold a store: a network, FUSE or overlay file system, a read-only one, a directory
 	// that others may write. allow passes over the kind of file system.
 	CheckDir(name string, allow bool) error
+	// CheckMount is the part of CheckDir about the file system that name is on, for a
+	// directory that a store is to be made in.
+	CheckMount(name string, allow bool) error
 	// Watch starts to report what happens to files. Where the system has no
 	// such thing its error wraps errors.ErrUnsupported. Callers poll after this
 	// and any other error of a Watcher: they are hints.

@@ -323,6 +323,11 @@ func (p *Process) CheckDir(name string, allow bool) error {
 	})
 }
 
+// CheckMount finds fault with nothing; Inject can.
+func (p *Process) CheckMount(name string, allow bool) error {
+	return p.do(Op{Kind: OpCheckDir, Path: name}, func() error { return nil })
+}
+
 // Watch is that of vfs.FS.
 func (p *Process) Watch() (vfs.Watcher, error) {
 	var w *watcher

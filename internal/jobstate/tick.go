@@ -1,0 +1,59 @@
+package jobstate
+
+import (
+	"fmt"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// Tick moves a schedule's cursor and enqueues its jobs, if the cursor is where
+// the caller saw it and due.
+func (s *State) Tick(w *Writer, now Now, t *broker.Tick) (won bool, err error) {
+	var due, next int64
+	if !t.Due.IsZero() {
+		due = t.Due.UnixNano()
+	}
+	if next = never; !t.Next.IsZero() {
+		next = t.Next.UnixNano()
+	}
+	if due == 0 && len(t.Jobs) > 0 {
+		return false, fmt.Errorf("%w: the first tick of schedule %q only sets its cursor", broker.ErrInvalid, t.Schedule)
+	}
+	if next <= due {
+		return false, nil // a cursor never goes back
+	}
+	q := s.queues[t.Queue]
+	if q == nil {
+		return false, nil
+	}
+	sched := q.settings[settingName{broker.ScheduleSetting, t.Schedule}]
+	if sched == nil || sched.inForce().Schedule.Paused || sched.due != due || now.Wall < due {
+		return false, nil
+	}
+	if err := s.checkAll(t.Queue, t.Jobs); err != nil {
+		return false, err
+	}
+	w.begin(recTick)
+	w.str(t.Queue)
+	w.str(t.Schedule)
+	w.uint(uint64(next))
+	w.end()
+	sched.due = next
+	for i := range t.Jobs {
+		s.enqueue(w, now, t.Queue, &t.Jobs[i])
+	}
+	return true, nil
+}
+
+func (s *State) readTick(r *reader) error {
+	queue, name, next := string(r.str()), string(r.str()), int64(r.uint())
+	if r.err != nil {
+		return r.err
+	}
+	if q := s.queues[queue]; q != nil {
+		if t := q.settings[settingName{broker.ScheduleSetting, name}]; t != nil {
+			t.due = next
+		}
+	}
+	return nil
+}
