@@ -327,7 +327,7 @@ func TestAHoleInTheTailIsCut(t *testing.T) {
 	n := 0
 	for first := from; first <= to; first++ {
 		for end := first; end <= to; end++ {
-			if n++; n%stride(3) == 0 {
+			if n++; n%stride(7) == 0 {
 				c.holes(last, func(i int64) bool { return first <= i && i <= end })
 			}
 		}
@@ -464,7 +464,7 @@ func TestTheCorpusHoldsEveryRecord(t *testing.T) {
 		for _, body := range half {
 			must(t, jobstate.Describe(body, func(r jobstate.Record) { types[r.Type]++ }))
 		}
-		for _, want := range []string{"enqueue", "claim", "wait", "final", "drop", "extend", "ask", "note", "pause", "worker", "leave", "epoch", "gone", "hold"} {
+		for _, want := range []string{"enqueue", "claim", "wait", "final", "drop", "extend", "ask", "note", "pause", "worker", "leave", "epoch", "gone", "hold", "set", "tick", "replace"} {
 			if types[want] == 0 {
 				t.Errorf("there is no %s in %v", want, types)
 			}

@@ -145,8 +145,8 @@ func (b *handle) ended(ctx context.Context, refs []broker.Ref) (ended []broker.J
 			ended = append(ended, j)
 		}
 	}
-	if len(ended) > 0 && b.cfg.Sync == SyncAlways {
-		err = b.ensure()
+	if len(ended) > 0 {
+		err = b.rest()
 	}
 	return ended, err
 }

@@ -25,7 +25,7 @@ const labDir = "/jobs"
 
 // labSegment is small, so that few frames fill a segment. A commit reserves
 // 4 KiB, so a smaller one would hold a single frame.
-const labSegment = 5 << 10
+const labSegment = 7 << 10
 
 // openOn opens the store of a machine.
 func openOn(sys vfs.System, change ...func(*Config)) (*Broker, error) {
@@ -234,10 +234,16 @@ func (c *twin) take(worker string, ttl time.Duration, n ...int) {
 // end settles the last leases of jobs of queue q.
 func (c *twin) end(kind broker.SettleKind, change func(*broker.Settlement), n ...int) []broker.Settled {
 	c.s.Helper()
+	return c.endIn("q", kind, change, n...)
+}
+
+// endIn settles the last leases of jobs of a queue.
+func (c *twin) endIn(queue string, kind broker.SettleKind, change func(*broker.Settlement), n ...int) []broker.Settled {
+	c.s.Helper()
 	c.step(kind.String())
 	var real, model []broker.Settlement
 	for _, k := range n {
-		st := broker.Settlement{Ref: labRef(k), Kind: kind}
+		st := broker.Settlement{Ref: broker.Ref{Queue: queue, ID: labID(k)}, Kind: kind}
 		if change != nil {
 			change(&st)
 		}
@@ -306,11 +312,13 @@ func (c *twin) hold(n int) (free func()) {
 	}
 }
 
-// command applies a command to queue q.
+// command applies a command to queue q, or that of the filter.
 func (c *twin) command(kind broker.CommandKind, f broker.Filter, reason string) {
 	c.s.Helper()
 	c.step("command")
-	f.Queue = "q"
+	if f.Queue == "" {
+		f.Queue = "q"
+	}
 	cmd := broker.Command{Kind: kind, Filter: f, Reason: reason}
 	got, err := c.real.Apply(context.Background(), broker.NewCall(), cmd)
 	must(c.s, err)

@@ -15,7 +15,8 @@ import (
 )
 
 // look reads all that can be read of a store: one line for each job, with every
-// field and its place in the list of its state, for each worker and each count.
+// field and its place in the list of its state, for each setting, worker and
+// count.
 func look(t testing.TB, b broker.Broker) []string {
 	t.Helper()
 	return lookAs(t, b, func(*broker.Job) {}, func(*broker.Worker) {}, func(*broker.Count) {})
@@ -68,6 +69,11 @@ func lookAs(t testing.TB, b broker.Broker, job func(*broker.Job), worker func(*b
 				say(fmt.Sprintf("%s %v %d", q, s, i), j)
 			}
 		}
+	}
+	settings, err := b.(broker.Flow).Settings(ctx, "")
+	must(t, err)
+	for _, s := range settings {
+		say("setting", s)
 	}
 	workers, err := b.Workers(ctx, "")
 	must(t, err)

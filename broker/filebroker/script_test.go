@@ -18,6 +18,7 @@ func everyRecord(s *scene, a, b *twin, n int, kill bool) {
 	everyFinal(a, b, n+40)
 	everyCommand(a, b, n+60)
 	everyExpiry(a, b, n+80)
+	everyFlow(s, a, b, n+120)
 	everyEnd(a, b, n+100, kill)
 }
 
