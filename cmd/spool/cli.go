@@ -17,6 +17,7 @@ type cli struct {
 	Work    workCmd    `cmd:"" group:"jobs" help:"Run a shell command for each job."`
 	List    listCmd    `cmd:"" group:"jobs" help:"List jobs."`
 	Show    showCmd    `cmd:"" group:"jobs" help:"Show all of a job, and why it does not run now."`
+	Explain explainCmd `cmd:"" group:"jobs" help:"Say why a job does not run now, and what would change that."`
 	Stats   statsCmd   `cmd:"" group:"jobs" help:"Show how many jobs are in which state, who works, and the store's health."`
 
 	Claim  claimCmd  `cmd:"" group:"hand" help:"Take ready jobs, to run them yourself."`
@@ -30,6 +31,13 @@ type cli struct {
 	Resume resumeCmd `cmd:"" group:"operate" help:"End a pause."`
 	Purge  purgeCmd  `cmd:"" group:"operate" help:"Delete the jobs of a queue, those that run excepted."`
 	Dead   deadCmd   `cmd:"" group:"operate" help:"List, requeue or delete dead letters."`
+
+	Schedule  scheduleCmd  `cmd:"" group:"flow" help:"Enqueue jobs at the instants of a cron expression or an interval."`
+	Limit     limitCmd     `cmd:"" group:"flow" help:"Bound the rate, or the number of running jobs, of tasks."`
+	Weight    weightCmd    `cmd:"" group:"flow" help:"Share a queue between tenants."`
+	Capacity  capacityCmd  `cmd:"" group:"flow" help:"Bound what waits in a queue."`
+	Retention retentionCmd `cmd:"" group:"flow" help:"Say how long finished jobs are kept."`
+	Ageing    ageingCmd    `cmd:"" group:"flow" help:"Let waiting jobs rise."`
 
 	Inspect inspectCmd `cmd:"" group:"store" help:"Print the log, record by record."`
 	Verify  verifyCmd  `cmd:"" group:"store" help:"Check every byte of a store; change nothing."`
@@ -49,6 +57,7 @@ var groups = kong.Groups{
 	"jobs":    "Jobs",
 	"hand":    "By hand (or from another language)",
 	"operate": "Operating",
+	"flow":    "Time and flow",
 	"store":   "The store",
 	"try":     "Trying it out",
 	"job":     "The job",

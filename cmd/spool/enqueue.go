@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"time"
 
@@ -15,66 +14,20 @@ type enqueueCmd struct {
 	Task    name   `arg:"" help:"Name of the task."`
 	Payload *exact `arg:"" optional:"" help:"JSON or any text; - takes all of the input, byte for byte. None is an empty payload."`
 	Lines   bool   `help:"Add one job for each line of the input; empty lines are passed over."`
+	Block   bool   `help:"Wait for room when the queue is full."`
 
 	jobFlags
-}
-
-// jobFlags are the options of a job.
-type jobFlags struct {
-	Queue           name     `short:"q" default:"default" placeholder:"NAME" help:"Queue (${default})."`
-	Priority        int32    `short:"p" placeholder:"N" help:"Higher first; 0 when not given. Negative as --priority=-1."`
-	Delay           *span    `xor:"due" placeholder:"DURATION" help:"Due that much later."`
-	At              *instant `xor:"due" placeholder:"TIME" help:"Due at that time, as 2026-11-30T15:04:05Z."`
-	Key             *exact   `placeholder:"TEXT" help:"Idempotency key: while its job is not finished, a repeat adds nothing and prints that job's id."`
-	KeyFor          *span    `xor:"hold" placeholder:"DURATION" help:"Hold the key for that long, whatever becomes of the job."`
-	KeyUntilStarted bool     `xor:"hold" help:"Hold the key until the job is claimed for the first time."`
-	Tenant          *exact   `placeholder:"TEXT" help:"Who the job is for."`
-	Group           *exact   `placeholder:"TEXT" help:"What per-group limits count by."`
-	MaxAttempts     *int     `placeholder:"N" help:"Runs in all (20)."`
-	Timeout         *span    `placeholder:"DURATION" help:"Of one run."`
-	StartWithin     *span    `placeholder:"DURATION" help:"Cancel the job when it was not started that long after it was due."`
-	Retain          *span    `placeholder:"DURATION" help:"Keep the finished job and its result that long."`
-	Header          []pair   `short:"H" sep:"none" placeholder:"NAME=VALUE" help:"A pair that travels with the job; may be repeated."`
-	ID              *jobID   `name:"id" placeholder:"UUID" help:"The job's id: enqueued twice, it is one job."`
+	Delay    *span    `xor:"due" placeholder:"DURATION" help:"Due that much later."`
+	At       *instant `xor:"due" placeholder:"TIME" help:"Due at that time, as 2026-11-30T15:04:05Z."`
+	Replace  bool     `xor:"repeat" help:"With --key: when a job that waits holds the key, it gets this payload; its id, place and due time stay."`
+	Debounce bool     `xor:"repeat" help:"With --key and --delay: likewise, and the new due time: it runs once the calls have stopped for so long."`
+	ID       *jobID   `name:"id" placeholder:"UUID" help:"The job's id: enqueued twice, it is one job."`
 }
 
 // Help is shown by spool enqueue --help.
 func (*enqueueCmd) Help() string {
-	return "Prints the job's id when the job is durable. A payload of another program's JSON passes through unchanged; a handler written in Go reads it as JSON."
-}
-
-// options are the job's options but its id.
-func (f *jobFlags) options() []spool.JobOption {
-	opts := []spool.JobOption{spool.Queue(string(f.Queue)), spool.Priority(f.Priority)}
-	for _, s := range []struct {
-		value  *span
-		option func(time.Duration) spool.JobOption
-	}{{f.Delay, spool.Delay}, {f.KeyFor, spool.KeyWindow}, {f.Timeout, spool.Timeout}, {f.StartWithin, spool.StartWithin}, {f.Retain, spool.Retain}} {
-		if s.value != nil {
-			opts = append(opts, s.option(time.Duration(*s.value)))
-		}
-	}
-	for _, s := range []struct {
-		value  *exact
-		option func(string) spool.JobOption
-	}{{f.Key, spool.Key}, {f.Tenant, spool.Tenant}, {f.Group, spool.Group}} {
-		if s.value != nil {
-			opts = append(opts, s.option(string(*s.value)))
-		}
-	}
-	if f.At != nil {
-		opts = append(opts, spool.At(time.Time(*f.At)))
-	}
-	if f.KeyUntilStarted {
-		opts = append(opts, spool.KeyUntilStarted())
-	}
-	if f.MaxAttempts != nil {
-		opts = append(opts, spool.MaxAttempts(*f.MaxAttempts))
-	}
-	for _, h := range f.Header {
-		opts = append(opts, spool.Header(h.name, h.value))
-	}
-	return opts
+	return "Prints the job's id when the job is durable. A payload of another program's JSON passes through unchanged; a handler written in Go reads it as JSON. " +
+		"When the queue is full (spool capacity) nothing is added, and the exit code is 6."
 }
 
 // check refuses what the options do not see.
@@ -84,12 +37,40 @@ func (c *enqueueCmd) check() error {
 		return usagef("--lines takes the payloads from the input: leave %q out", *c.Payload)
 	case c.Lines && (c.ID != nil || c.Key != nil):
 		return usagef("--lines with --id or --key would make all lines one job")
-	case c.Key == nil && (c.KeyFor != nil || c.KeyUntilStarted):
-		return usagef("--key-for and --key-until-started say how long a key is held: give --key")
+	case c.Key == nil && (c.Replace || c.Debounce):
+		return usagef("--replace and --debounce say what a repeat of a key does: give --key")
+	case c.Debounce && c.Delay == nil && c.At == nil:
+		return usagef("--debounce runs the job once calls have stopped for a time: give --delay")
 	case c.ID != nil && broker.ID(*c.ID).IsZero():
 		return usagef("--id is zero, which names no job")
 	}
-	return nil
+	return c.jobFlags.check()
+}
+
+// options are the job's options, but for what amend sets.
+func (c *enqueueCmd) options() []spool.JobOption {
+	opts := c.jobFlags.options()
+	if c.Delay != nil {
+		opts = append(opts, spool.Delay(time.Duration(*c.Delay)))
+	}
+	if c.At != nil {
+		opts = append(opts, spool.At(time.Time(*c.At)))
+	}
+	return opts
+}
+
+// amend sets what no option of the library sets.
+func (c *enqueueCmd) amend(j *broker.NewJob) {
+	c.jobFlags.amend(j)
+	switch {
+	case c.Replace:
+		j.KeyRepeat = broker.RepeatReplace
+	case c.Debounce:
+		j.KeyRepeat = broker.RepeatDebounce
+	}
+	if c.ID != nil {
+		j.ID = broker.ID(*c.ID)
+	}
 }
 
 // Run adds the job or the jobs.
@@ -100,18 +81,21 @@ func (c *enqueueCmd) Run(a *app) (err error) {
 	opts := c.options()
 	var payload []byte
 	if !c.Lines && c.Payload != nil {
-		if payload = []byte(*c.Payload); *c.Payload == "-" {
-			if payload, err = io.ReadAll(io.LimitReader(a.in, broker.MaxCallBytes+1)); err != nil {
-				return err
-			}
+		if payload, err = c.Payload.payload(a.in); err != nil {
+			return err
 		}
 	}
-	if err := c.try(payload, opts); err != nil {
+	spec := spool.Raw(string(c.Task), payload, opts...)
+	if _, err := draft(spec, c.amend); err != nil {
 		return err
 	}
 	ctx, stop := interruptible()
 	defer stop()
-	client, err := a.open(creating, c.config())
+	cfg := spool.Config{}
+	if c.Ordered || c.Replace || c.Debounce || c.ID != nil {
+		cfg = amending(c.amend)
+	}
+	client, err := a.open(creating, cfg)
 	if err != nil {
 		return err
 	}
@@ -119,16 +103,11 @@ func (c *enqueueCmd) Run(a *app) (err error) {
 	if c.Lines {
 		return c.lines(ctx, a, client, opts)
 	}
-	answers, err := client.Enqueue(ctx, spool.Raw(string(c.Task), payload, opts...))
+	answers, err := c.enqueue(ctx, a, client, spec)
 	if err != nil {
 		return err
 	}
-	if answers[0].Existing {
-		a.note("nothing was added: job %s has that key or id already", answers[0].ID)
-	}
-	if answers[0].Differs {
-		a.note("its payload is another than this one")
-	}
+	c.repeated(a, answers[0])
 	if err := c.print(a, answers); err != nil {
 		return err
 	}
@@ -136,28 +115,45 @@ func (c *enqueueCmd) Run(a *app) (err error) {
 	return nil
 }
 
-// try makes the job without a store, so that what can never be right makes no
-// directory.
-func (c *enqueueCmd) try(payload []byte, opts []spool.JobOption) error {
-	nowhere := spool.New(refuser{}, spool.Config{})
-	_, err := nowhere.Enqueue(context.Background(), spool.Raw(string(c.Task), payload, opts...))
-	if errors.Is(err, errNowhere) {
-		return nil
+// enqueue adds jobs; when the queue is full it waits for room, if that was
+// asked for.
+func (c *enqueueCmd) enqueue(ctx context.Context, a *app, client *spool.Client, jobs ...spool.Spec) ([]spool.Enqueued, error) {
+	for said := false; ; said = true {
+		answers, err := client.Enqueue(ctx, jobs...)
+		var full *broker.FullError
+		if !c.Block || !errors.As(err, &full) {
+			return answers, err
+		}
+		if !said {
+			a.note("waiting for room: %s", full.Text)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(min(max(full.RetryAfter, minRetry), maxRetry)):
+		}
 	}
-	return err
 }
 
-// config gives the job the id that the command line names.
-func (c *enqueueCmd) config() spool.Config {
-	if c.ID == nil {
-		return spool.Config{}
+// Bounds of the wait for room between two tries.
+const (
+	minRetry = 10 * time.Millisecond
+	maxRetry = 30 * time.Second
+)
+
+// repeated says what became of a repeat of an id or a key.
+func (c *enqueueCmd) repeated(a *app, e spool.Enqueued) {
+	switch {
+	case !e.Existing:
+		return
+	case c.Replace || c.Debounce:
+		a.note("no job was added: job %s has that key already, and takes what is new if it waits still", e.ID)
+		return
 	}
-	return spool.Config{OnEnqueue: []func(spool.EnqueueFunc) spool.EnqueueFunc{func(next spool.EnqueueFunc) spool.EnqueueFunc {
-		return func(ctx context.Context, queue string, jobs []broker.NewJob) ([]spool.Enqueued, error) {
-			jobs[0].ID = broker.ID(*c.ID)
-			return next(ctx, queue, jobs)
-		}
-	}}}
+	a.note("nothing was added: job %s has that key or id already", e.ID)
+	if e.Differs {
+		a.note("its payload is another than this one")
+	}
 }
 
 // enqueuedView is an answer as --json prints it.
@@ -194,15 +190,4 @@ func (c *enqueueCmd) warn(ctx context.Context, a *app, client *spool.Client) {
 		}
 	}
 	a.note("no live worker handles task %s of queue %s: the job waits until one does", c.Task, c.Queue)
-}
-
-// refuser is a broker that takes nothing.
-type refuser struct{ broker.Broker }
-
-var errNowhere = errors.New("nowhere")
-
-func (refuser) Caps() broker.Caps { return broker.Caps{} }
-
-func (refuser) Enqueue(context.Context, broker.Call, string, []broker.NewJob) ([]broker.Enqueued, error) {
-	return nil, errNowhere
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/cmd/spool/internal/text"
 )
 
@@ -42,17 +43,12 @@ func (c *enqueueCmd) lines(ctx context.Context, a *app, client *spool.Client, op
 	}
 	for {
 		batch, end := gather(ctx, input)
-		if len(batch) > 0 {
-			specs := make([]spool.Spec, len(batch))
-			for i, l := range batch {
-				specs[i] = spool.Raw(string(c.Task), l.payload, opts...)
+		for len(batch) > 0 {
+			n, err := c.some(ctx, a, client, batch, opts)
+			if n > 0 {
+				durable, last, batch = durable+n, batch[n-1].number, batch[n:]
 			}
-			answers, err := client.Enqueue(ctx, specs...)
 			if err != nil {
-				return stop(fmt.Errorf("lines %d to %d: %w", batch[0].number, batch[len(batch)-1].number, err))
-			}
-			durable, last = durable+len(answers), batch[len(batch)-1].number
-			if err := c.print(a, answers); err != nil {
 				return stop(err)
 			}
 		}
@@ -62,6 +58,32 @@ func (c *enqueueCmd) lines(ctx context.Context, a *app, client *spool.Client, op
 		case end != nil:
 			return stop(end)
 		}
+	}
+}
+
+// some adds and prints the first lines of a batch, and says how many: all, or
+// as many as a queue that is nearly full takes.
+func (c *enqueueCmd) some(ctx context.Context, a *app, client *spool.Client, batch []payloadLine, opts []spool.JobOption) (int, error) {
+	for n := len(batch); ; n /= 2 {
+		specs := make([]spool.Spec, n)
+		for i, l := range batch[:n] {
+			specs[i] = spool.Raw(string(c.Task), l.payload, opts...)
+		}
+		answers, err := client.Enqueue(ctx, specs...)
+		var full *broker.FullError
+		if errors.As(err, &full) {
+			if n > 1 {
+				continue
+			}
+			answers, err = c.enqueue(ctx, a, client, specs...) // there is no smaller part to try: wait, if that is wanted
+		}
+		if err != nil && n == 1 {
+			return 0, fmt.Errorf("line %d: %w", batch[0].number, err)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("lines %d to %d: %w", batch[0].number, batch[n-1].number, err)
+		}
+		return n, c.print(a, answers)
 	}
 }
 

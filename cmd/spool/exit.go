@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
 )
 
 // The exit codes; docs/cli.md lists them.
@@ -19,6 +20,7 @@ const (
 	exitUnhealthy = 3 // the store is full, poisoned, corrupt, or of a format that this release does not know
 	exitNotFound  = 4 // no store there, no such job, nothing to claim
 	exitLeaseLost = 5 // the token is not the job's current one
+	exitQueueFull = 6 // the queue's capacity has no room: nothing was added; later it may have
 	exitInt       = 130
 	exitTerm      = 143
 )
@@ -58,6 +60,7 @@ var outcomes = []struct {
 	{syscall.ENOSPC, exitUnhealthy, "make room on the disk"},
 	{spool.ErrLeaseLost, exitLeaseLost, "the lease ended, or the job was claimed again or settled: spool show ID says what it is now"},
 	{spool.ErrNotFound, exitNotFound, "it never was there, was deleted, or is finished and no longer kept: spool list shows what is there"},
+	{broker.ErrConflict, exitFailed, "somebody changed it since: look at it with list, then decide again"},
 	{spool.ErrTooLarge, exitUsage, ""},
 	{spool.ErrInvalid, exitUsage, ""},
 	{fs.ErrPermission, exitFailed, "ls -ld shows whose the directory is, and who may write to it"},
@@ -71,6 +74,8 @@ func (a *app) exitCode(err error) int {
 	var stopped interrupted
 	var usage *usageError
 	var none *noStore
+	var unset *noSetting
+	var full *broker.FullError
 	switch {
 	case err == nil:
 		return exitOK
@@ -94,6 +99,13 @@ func (a *app) exitCode(err error) int {
 	case errors.As(err, &none):
 		a.note("%v: name one with --dir or SPOOL_DIR (spool enqueue makes one)", none)
 		return exitNotFound
+	case errors.As(err, &unset):
+		a.note("%v", unset)
+		return exitNotFound
+	case errors.As(err, &full):
+		a.note("%s", plain(err))
+		a.note("room comes as jobs are worked: --block waits for it, spool capacity changes it")
+		return exitQueueFull
 	}
 	for _, o := range outcomes {
 		if errors.Is(err, o.is) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
 )
 
 type listCmd struct {
@@ -118,97 +117,9 @@ func (c *showCmd) Run(a *app) error {
 		}
 		if a.json {
 			v := newJobView(&job)
-			v.Explanation = &why
+			v.Explanation = ptr(newExplanationView(why))
 			return a.object(v)
 		}
 		return a.details(&job, &why)
 	})
-}
-
-type statsCmd struct {
-	Queue name `short:"q" placeholder:"NAME" help:"Of this queue."`
-}
-
-// statsView is what stats prints with --json.
-type statsView struct {
-	Health  broker.Health   `json:"health"`
-	Counts  []broker.Count  `json:"counts"`
-	Workers []broker.Worker `json:"workers"`
-}
-
-// Run shows the numbers.
-func (c *statsCmd) Run(a *app) error {
-	return a.with(reading, func(ctx context.Context, client *spool.Client) (err error) {
-		v := statsView{Counts: []broker.Count{}, Workers: []broker.Worker{}}
-		if v.Health, err = client.Health(ctx); err != nil {
-			return err
-		}
-		counts, err := client.Counts(ctx, string(c.Queue))
-		if err != nil {
-			return err
-		}
-		workers, err := client.Workers(ctx, string(c.Queue))
-		if err != nil {
-			return err
-		}
-		v.Counts, v.Workers = append(v.Counts, counts...), append(v.Workers, workers...)
-		if a.json {
-			return a.object(v)
-		}
-		return a.stats(&v)
-	})
-}
-
-func (a *app) stats(v *statsView) error {
-	health := string(v.Health.Status)
-	if v.Health.Text != "" {
-		health += ": " + text.Safe(v.Health.Text)
-	}
-	if err := a.printf("store %s is %s", a.dir, health); err != nil {
-		return err
-	}
-	if len(v.Counts) > 0 {
-		w := a.table("\nQUEUE", "TASK", "SCHEDULED", "READY", "LEASED", "DONE", "DEAD", "CANCELLED", "| EVER ENQUEUED", "ACKED", "FAILED", "EXPIRED", "DIED")
-		for _, n := range v.Counts {
-			queue := n.Queue
-			if n.Paused {
-				queue += " (paused)"
-			}
-			cells := []string{queue, n.Task}
-			for _, s := range broker.States {
-				cells = append(cells, text.Count(n.Of(s)))
-			}
-			t := n.Totals
-			row(w, append(cells, "| "+text.Count(t.Enqueued), text.Count(t.Acked), text.Count(t.Failed), text.Count(t.Expired), text.Count(t.Died))...)
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-	}
-	if len(v.Workers) == 0 {
-		return a.printf("\nno live workers")
-	}
-	w := a.table("\nWORKER", "HOST", "PID", "QUEUES", "TASKS", "RUNNING", "STARTED")
-	for _, k := range v.Workers {
-		row(w, text.Safe(k.Name), text.Safe(k.Host), strconv.Itoa(k.PID), names(k.Queues, "every queue"), names(k.Tasks, "any task"),
-			strconv.Itoa(k.Leases)+"/"+strconv.Itoa(k.Concurrency), text.Ago(k.StartedAt, a.now()))
-	}
-	return w.Flush()
-}
-
-// names joins names for a table, and cuts a long list.
-func names(list []string, none string) string {
-	const most = 4
-	s := none
-	for i, n := range list {
-		switch {
-		case i == 0:
-			s = n
-		case i == most:
-			return s + " and " + strconv.Itoa(len(list)-most) + " more"
-		default:
-			s += "," + n
-		}
-	}
-	return s
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -71,6 +72,15 @@ func (e *exact) Decode(ctx *kong.DecodeContext) error {
 	}
 	*e = exact(fmt.Sprint(token.Value))
 	return nil
+}
+
+// payload is what a payload argument stands for: its own bytes, or for "-" all
+// of the input.
+func (e exact) payload(in io.Reader) ([]byte, error) {
+	if e == "-" {
+		return io.ReadAll(io.LimitReader(in, broker.MaxCallBytes+1))
+	}
+	return []byte(e), nil
 }
 
 // pair is NAME=VALUE on the command line.

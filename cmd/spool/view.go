@@ -27,7 +27,7 @@ type jobView struct {
 	ResultText  *string           `json:"result_text,omitempty"`
 	Bytes       map[string][]byte `json:"bytes,omitempty"`
 
-	Explanation *broker.Explanation `json:"explanation,omitempty"` // of show
+	Explanation *explanationView `json:"explanation,omitempty"` // of show
 }
 
 func newJobView(j *broker.Job) jobView {

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/cmd/spool/internal/text"
+)
+
+// queueFlag names the queue that a setting governs.
+type queueFlag struct {
+	Queue name `short:"q" default:"default" placeholder:"NAME" help:"Queue that it governs (${default})."`
+}
+
+// setFlags are those of every command that changes a setting.
+type setFlags struct {
+	queueFlag
+	Revision uint64 `placeholder:"N" help:"Only when the setting is at this revision still, as list shows it."`
+}
+
+// settingFlags choose what a list shows.
+type settingFlags struct {
+	Queue name `short:"q" placeholder:"NAME" help:"Of this queue; of every queue when not given."`
+}
+
+// flowOf returns the part of the client's broker that knows settings.
+func flowOf(c *spool.Client) (broker.Flow, error) {
+	flow, ok := c.Broker().(broker.Flow)
+	if !ok {
+		return nil, fmt.Errorf("%w: this broker has no settings", spool.ErrUnsupported)
+	}
+	return flow, nil
+}
+
+// settings are those of one queue in a store that is open.
+type settings struct {
+	client *spool.Client
+	flow   broker.Flow
+	queue  string
+}
+
+// withSettings opens the store, calls fn with the settings of a queue, and
+// closes it.
+func (a *app) withSettings(how access, queue name, fn func(context.Context, *settings) error) error {
+	return a.with(how, func(ctx context.Context, c *spool.Client) error {
+		flow, err := flowOf(c)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, &settings{c, flow, string(queue)})
+	})
+}
+
+// find returns the setting in force, nil when there is none.
+func (s *settings) find(ctx context.Context, kind broker.SettingKind, named string) (*broker.Setting, error) {
+	all, err := s.flow.Settings(ctx, s.queue)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(q broker.QueueSetting) bool {
+		return q.Queue == s.queue && q.Kind == kind && q.Name == named
+	})
+	if i < 0 {
+		return nil, nil
+	}
+	return &all[i].Setting, nil
+}
+
+// must is find for a setting that has to be there.
+func (s *settings) must(ctx context.Context, kind broker.SettingKind, named string) (*broker.Setting, error) {
+	found, err := s.find(ctx, kind, named)
+	if err == nil && found == nil {
+		err = &noSetting{fmt.Sprintf("queue %s has no %s", s.queue, titleOf(kind, named))}
+	}
+	return found, err
+}
+
+// set makes an operator's setting.
+func (s *settings) set(ctx context.Context, to broker.Setting) error {
+	return s.flow.Configure(ctx, broker.NewCall(), s.queue, broker.Change{Set: []broker.Setting{to}})
+}
+
+// clear takes back an operator's setting.
+func (s *settings) clear(ctx context.Context, kind broker.SettingKind, named string) error {
+	change := broker.Change{Clear: []broker.SettingName{{Kind: kind, Name: named}}}
+	return s.flow.Configure(ctx, broker.NewCall(), s.queue, change)
+}
+
+// noSetting says that there is nothing of that name to change.
+type noSetting struct{ text string }
+
+func (e *noSetting) Error() string { return e.text }
+
+// set makes a setting of what to makes of the one in force (nil: of none), and
+// says what is in force then. What can never be right makes no directory.
+func (a *app) set(f *setFlags, kind broker.SettingKind, named string, to func(old *broker.Setting) broker.Setting) error {
+	build := func(old *broker.Setting) broker.Setting {
+		t := to(old)
+		t.Kind, t.Name, t.Revision = kind, named, f.Revision
+		return t
+	}
+	if !utf8.ValidString(named) {
+		return usagef("%q is not UTF-8, and settings are kept as JSON", named)
+	}
+	first := build(nil)
+	if err := first.Validate(); err != nil {
+		return err
+	}
+	return a.withSettings(creating, f.Queue, func(ctx context.Context, s *settings) error {
+		old, err := s.find(ctx, kind, named)
+		if err != nil {
+			return err
+		}
+		if err := s.set(ctx, build(old)); err != nil {
+			return err
+		}
+		return a.inForce(ctx, s, kind, named)
+	})
+}
+
+// clear takes back an operator's setting, and says what holds then.
+func (a *app) clear(queue name, kind broker.SettingKind, named string) error {
+	return a.withSettings(changing, queue, func(ctx context.Context, s *settings) error {
+		old, err := s.must(ctx, kind, named)
+		if err != nil {
+			return err
+		}
+		if old.Owner != "" {
+			hint := ""
+			if kind == broker.ScheduleSetting {
+				hint = "; spool schedule pause stops it"
+			}
+			return &noSetting{fmt.Sprintf("%s of queue %s is declared by %s: no operator has set it, so there is nothing to take back%s",
+				titleOf(kind, named), s.queue, old.Owner, hint)}
+		}
+		if err := s.clear(ctx, kind, named); err != nil {
+			return err
+		}
+		return a.inForce(ctx, s, kind, named)
+	})
+}
+
+// inForce says what holds after a change: the setting, or that there is none.
+func (a *app) inForce(ctx context.Context, s *settings, kind broker.SettingKind, named string) error {
+	now, err := s.find(ctx, kind, named)
+	switch {
+	case err != nil:
+		return err
+	case a.json && now == nil:
+		return a.object(settingView{Queue: s.queue, Kind: kind, Name: named})
+	case a.json:
+		return a.object(newSettingView(s.queue, now))
+	case now == nil:
+		return a.printf("queue %s has no %s any more", s.queue, titleOf(kind, named))
+	}
+	return a.printf("queue %s, %s: %s (%s)", s.queue, titleOf(kind, named), text.Safe(gistOf(now)), byWhom(now))
+}
+
+// listSettings prints the settings of a kind.
+func (a *app) listSettings(f *settingFlags, kind broker.SettingKind) error {
+	return a.withSettings(reading, f.Queue, func(ctx context.Context, s *settings) error {
+		all, err := s.flow.Settings(ctx, s.queue)
+		if err != nil {
+			return err
+		}
+		all = slices.DeleteFunc(all, func(q broker.QueueSetting) bool { return q.Kind != kind })
+		if a.json {
+			for i := range all {
+				if err := a.object(newSettingView(all[i].Queue, &all[i].Setting)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if len(all) == 0 {
+			a.note("no %s is set", kinds[kind].title)
+			return nil
+		}
+		if kind == broker.ScheduleSetting {
+			return a.schedules(all)
+		}
+		w := a.table("QUEUE", kinds[kind].column, "SETTING", "BY", "REVISION", "DECLARED")
+		for i := range all {
+			t, declared := &all[i].Setting, "-"
+			if t.Declared != nil {
+				declared = gistOf(t.Declared) + " by " + t.Declared.Owner
+			}
+			row(w, all[i].Queue, text.Safe(shownName(t)), text.Safe(gistOf(t)), text.Safe(cmp.Or(t.Owner, operator)), fmt.Sprint(t.Revision), text.Safe(declared))
+		}
+		return w.Flush()
+	})
+}
+
+// operator stands where a setting has no owner.
+const operator = "operator"
+
+// byWhom says whose setting it is.
+func byWhom(t *broker.Setting) string {
+	switch {
+	case t.Owner != "":
+		return fmt.Sprintf("declared by %s, revision %d", t.Owner, t.Revision)
+	case t.Declared != nil:
+		return fmt.Sprintf("set by an operator, revision %d, over what %s declares", t.Revision, t.Declared.Owner)
+	}
+	return fmt.Sprintf("set by an operator, revision %d", t.Revision)
+}
+
+// kinds says how each kind of setting is shown.
+var kinds = map[broker.SettingKind]struct{ title, column, unnamed string }{
+	broker.LimitSetting:     {"limit", "LIMIT", ""},
+	broker.WeightSetting:    {"weight", "TENANT", `""`},
+	broker.CapacitySetting:  {"capacity", "OF", "the queue"},
+	broker.RetentionSetting: {"retention", "TASK", "every task"},
+	broker.AgeingSetting:    {"ageing", "OF", "the queue"},
+	broker.ScheduleSetting:  {"schedule", "SCHEDULE", ""},
+}
+
+// shownName is what the column of a list's second place says.
+func shownName(t *broker.Setting) string {
+	if t.Kind == broker.CapacitySetting && t.Name == broker.TenantCapacity {
+		return "each tenant"
+	}
+	return cmp.Or(t.Name, kinds[t.Kind].unnamed)
+}
+
+// titleOf names a setting in a sentence.
+func titleOf(kind broker.SettingKind, named string) string {
+	t := &broker.Setting{Kind: kind, Name: named}
+	switch kind {
+	case broker.LimitSetting, broker.ScheduleSetting:
+		return kinds[kind].title + " " + text.Safe(named)
+	case broker.WeightSetting:
+		return fmt.Sprintf("weight of tenant %q", named)
+	case broker.RetentionSetting:
+		if named != "" {
+			return "retention of task " + named
+		}
+	}
+	return kinds[kind].title + " of " + shownName(t)
+}
