@@ -46,12 +46,12 @@ func (s *State) Tick(w *Writer, now Now, t *broker.Tick) (won bool, err error) {
 }
 
 func (s *State) readTick(r *reader) error {
-	queue, name, next := string(r.str()), string(r.str()), int64(r.uint())
+	queue, name, next := r.str(), r.str(), int64(r.uint())
 	if r.err != nil {
 		return r.err
 	}
-	if q := s.queues[queue]; q != nil {
-		if t := q.settings[settingName{broker.ScheduleSetting, name}]; t != nil {
+	if q := s.queues[string(queue)]; q != nil {
+		if t := q.settings[settingName{broker.ScheduleSetting, string(name)}]; t != nil {
 			t.due = next
 		}
 	}
