@@ -76,6 +76,25 @@ func TestAFailedSyncAcknowledgesNothingAndStopsEveryProcess(t *testing.T) {
 	})
 }
 
+// TestNothingIsAnsweredOnceTheStoreIsPoisoned: another process finds the disk
+// failing while a claim, which waits for no sync, is being written.
+func TestNothingIsAnsweredOnceTheStoreIsPoisoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers(t)
+		var did atomic.Bool
+		p.m.Inject(func(op crashfs.Op) error {
+			if op.Kind == crashfs.OpWriteAt && strings.HasSuffix(op.Path, ".log") && did.CompareAndSwap(false, true) {
+				p.b.cur.Load().log.Poison(errDisk)
+			}
+			return nil
+		})
+		got, err := p.a.Claim(context.Background(), broker.NewCall(), broker.ClaimRequest{Queues: []string{"q"}, Max: 1, Worker: "w"})
+		if !errors.Is(err, broker.ErrPoisoned) || len(got.Leases) > 0 {
+			t.Errorf("claimed %+v: %v", got.Leases, err)
+		}
+	})
+}
+
 // refusesWrites wants that a handle writes nothing, says why, and still reads.
 func refusesWrites(p *peers, name string, b *Broker) {
 	p.Helper()
