@@ -20,6 +20,9 @@ type (
 	Filter = broker.Filter
 	// Enqueued is the answer to the enqueue of one job.
 	Enqueued = broker.Enqueued
+	// FullError is the ErrFull of a queue's capacity, found with errors.As: what
+	// is full, and after how long to try again.
+	FullError = broker.FullError
 )
 
 // The six states of a job.
@@ -50,6 +53,8 @@ var (
 	ErrLeaseLost = broker.ErrLeaseLost
 	// ErrFull is returned when there is no room for new jobs. Settlements go on.
 	ErrFull = broker.ErrFull
+	// ErrConflict is returned when a setting changed since the caller saw it.
+	ErrConflict = broker.ErrConflict
 	// ErrPoisoned is returned when a write or a sync of the store failed: reads
 	// go on, writes do not until the store is reopened.
 	ErrPoisoned = broker.ErrPoisoned

@@ -64,9 +64,15 @@ type pause struct{ next time.Duration }
 func (p *pause) reset() { p.next = 0 }
 
 func (p *pause) after(ctx context.Context, first, most time.Duration) {
+	sleep(ctx, p.draw(first, most))
+}
+
+// draw returns the length of the next wait.
+func (p *pause) draw(first, most time.Duration) time.Duration {
 	p.next = min(max(p.next, first), most)
-	sleep(ctx, p.next/2+rand.N(p.next/2+1))
+	d := p.next/2 + rand.N(p.next/2+1)
 	p.next *= 2
+	return d
 }
 
 // free returns the number of free slots; none while too much is unsettled.

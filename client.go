@@ -22,8 +22,12 @@ type Config struct {
 	// or a key, put the new one first and keep the old one until no job of it
 	// is left.
 	Codecs []Codec
-	// OnEnqueue wraps every enqueue; the first is the outermost.
+	// OnEnqueue wraps every enqueue, those of follow-ups and of schedules
+	// included; the first is the outermost.
 	OnEnqueue []func(next EnqueueFunc) EnqueueFunc
+	// WhenFull says what an enqueue does when the capacity of its queue has no
+	// room for it.
+	WhenFull WhenFull
 	// Logger takes what the client's workers and upkeep report; nil means
 	// slog.Default().
 	Logger *slog.Logger
@@ -39,29 +43,35 @@ type Client struct {
 	caps       broker.Caps
 	codecs     codecs
 	onEnqueue  []func(next EnqueueFunc) EnqueueFunc
+	whenFull   WhenFull
 	log        *slog.Logger
 	payloadMax int
 	plain      map[string]map[string]string // codec name to shared headers; read-only
 	upkeep     upkeep
+	declared   *declarations
 }
 
 // New returns a client of b, which it then owns: Close closes it. New panics
-// when a codec's name is bad or taken.
+// when a codec's name is bad or taken, or WhenFull is none of its values.
 func New(b broker.Broker, cfg Config) *Client {
 	cs, err := newCodecs(cfg.Codecs)
 	if err != nil {
 		panic("spool: New: " + err.Error())
 	}
+	if cfg.WhenFull > Block {
+		panic(fmt.Sprintf("spool: New: WhenFull is %d: Reject and Block are allowed", cfg.WhenFull))
+	}
 	c := &Client{
-		broker: b, caps: b.Caps(), codecs: cs, onEnqueue: cfg.OnEnqueue,
+		broker: b, caps: b.Caps(), codecs: cs, onEnqueue: cfg.OnEnqueue, whenFull: cfg.WhenFull,
 		log:        cmp.Or(cfg.Logger, slog.Default()),
 		payloadMax: cmp.Or(max(cfg.PayloadMax, 0), DefaultPayloadMax),
+		declared:   newDeclarations(),
 	}
 	c.caps.MaxBatch = cmp.Or(c.caps.MaxBatch, 1)
 	c.caps.MaxBytes = cmp.Or(c.caps.MaxBytes, broker.MaxCallBytes)
 	plain := map[string]map[string]string{}
 	for _, name := range []string{"", rawName, cs.first.Name()} {
-		plain[name] = c.headers(nil, name, "")
+		plain[name] = c.headers(nil, name, "", 0)
 	}
 	c.plain = plain
 	return c

@@ -13,12 +13,15 @@ import (
 
 // The headers that are ours.
 const (
-	ownPrefix     = "spool."
-	headerCodec   = "spool.codec"   // the codec of the payload
-	headerResult  = "spool.result"  // the codec of the result, when it is another
-	headerVersion = "spool.version" // of the meaning of these headers
-	version       = "1"
-	rawName       = "raw"
+	ownPrefix      = "spool."
+	headerCodec    = "spool.codec"    // the codec of the payload
+	headerResult   = "spool.result"   // the codec of the result, when it is another
+	headerVersion  = "spool.version"  // of the meaning of these headers
+	headerDepth    = "spool.depth"    // of a follow-up: how many jobs are before it in its chain
+	headerSchedule = "spool.schedule" // of a schedule's job: its name
+	headerTick     = "spool.tick"     // of a schedule's job: the instant that it is for
+	version        = "1"
+	rawName        = "raw"
 )
 
 // Codec turns arguments and results into bytes and back. It must be safe for

@@ -25,9 +25,10 @@ type EnqueueFunc func(ctx context.Context, queue string, jobs []broker.NewJob) (
 // that were added, and the error names the queue at which it stopped.
 //
 // Everything that needs no store is checked before anything is written: names,
-// sizes, options, arguments (ErrInvalid, ErrTooLarge).
+// sizes, options, arguments (ErrInvalid, ErrTooLarge). When a capacity has no
+// room for the jobs of a queue, Config.WhenFull decides.
 func (c *Client) Enqueue(ctx context.Context, jobs ...Spec) ([]Enqueued, error) {
-	groups, err := c.prepare(jobs)
+	groups, err := c.prepare(jobs, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -56,12 +57,12 @@ type queueJobs struct {
 }
 
 // prepare encodes and checks specs and sorts them by queue.
-func (c *Client) prepare(specs []Spec) ([]*queueJobs, error) {
+func (c *Client) prepare(specs []Spec, depth int) ([]*queueJobs, error) {
 	var groups []*queueJobs
 	var g *queueJobs
 	for i := range specs {
 		s := &specs[i]
-		job, err := s.encode(c)
+		job, err := s.encode(c, depth)
 		if err != nil {
 			return nil, fmt.Errorf("enqueue: job %d of %d: %w", i+1, len(specs), err)
 		}
@@ -101,18 +102,6 @@ func (c *Client) intercept(last EnqueueFunc) EnqueueFunc {
 		last = c.onEnqueue[i](last)
 	}
 	return last
-}
-
-// commit is the innermost EnqueueFunc.
-func (c *Client) commit(ctx context.Context, queue string, jobs []broker.NewJob) (answers []Enqueued, err error) {
-	if err := c.recheck(jobs); err != nil {
-		return nil, err
-	}
-	err = c.repeat(ctx, func(call broker.Call) (err error) {
-		answers, err = c.broker.Enqueue(ctx, call, queue, jobs)
-		return err
-	})
-	return answers, err
 }
 
 // recheck looks again at jobs that interceptors may have changed.

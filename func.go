@@ -24,7 +24,7 @@ func DefineFunc[In, Out any](name string, opts ...TaskOption) *Func[In, Out] {
 // a nil error as the job's result. A result that cannot be encoded, or is over
 // the client's PayloadMax, is a failed attempt.
 func (f *Func[In, Out]) Handle(w *Worker, fn func(context.Context, In) (Out, error)) {
-	w.handle(f.Name(), f.spec.retry, func(ctx context.Context, l *Lease) error {
+	w.handle(&f.spec, func(ctx context.Context, l *Lease) error {
 		in, err := f.Decode(l.client, l.Job)
 		if err != nil {
 			return err

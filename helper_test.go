@@ -17,10 +17,16 @@ import (
 	"github.com/spoolq/spool/broker/membroker"
 )
 
+// Broker is a broker with all parts of the contract.
+type Broker interface {
+	broker.Broker
+	broker.Flow
+}
+
 // fakeBroker passes calls on, after it has asked the test. A hook that returns
 // an error makes the call fail without effect.
 type fakeBroker struct {
-	broker.Broker
+	Broker
 	mu      sync.Mutex
 	enqueue func(queue string, jobs []broker.NewJob) error
 	claim   func(broker.ClaimRequest) error
@@ -28,9 +34,14 @@ type fakeBroker struct {
 	settle  func([]broker.Settlement) error
 	settled func() error // after the call took place
 	upkeep  func() (time.Duration, error)
+	change  func(broker.Change) error
+	tick    func(broker.Tick) error
 	retry   time.Duration
 	max     int // jobs in one call
 }
+
+// another returns another client of the store, as another process would be.
+func (f *fakeBroker) another() broker.Broker { return f.Broker.(*membroker.Broker).Another() }
 
 func (f *fakeBroker) set(fn func()) {
 	f.mu.Lock()
@@ -105,6 +116,20 @@ func (f *fakeBroker) Settle(ctx context.Context, c broker.Call, s []broker.Settl
 		err = after()
 	}
 	return answers, err
+}
+
+func (f *fakeBroker) Configure(ctx context.Context, c broker.Call, queue string, change broker.Change) error {
+	if err := ask(f, &f.change, change); err != nil {
+		return err
+	}
+	return f.Broker.Configure(ctx, c, queue, change)
+}
+
+func (f *fakeBroker) Tick(ctx context.Context, c broker.Call, t broker.Tick) (bool, time.Time, error) {
+	if err := ask(f, &f.tick, t); err != nil {
+		return false, time.Time{}, err
+	}
+	return f.Broker.Tick(ctx, c, t)
 }
 
 var errDisk = errors.New("disk is on fire")

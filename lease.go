@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -134,12 +135,16 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // Enqueue records follow-ups: jobs that are enqueued in the commit of this
 // job's ack, and only if it is accepted. Until then they do not exist, and the
 // answers hold only the ids that they will have (when a key of theirs is held
-// by then, nothing is added).
+// by then, nothing is added). A capacity does not hold them up.
+//
+// A follow-up of a follow-up, and so on, is a chain: ErrInvalid is returned for
+// the follow-up that would be the 1,001st of its chain.
 func (l *Lease) Enqueue(ctx context.Context, jobs ...Spec) ([]Enqueued, error) {
-	if err := l.attached(); err != nil {
+	c, depth, err := l.encoder()
+	if err != nil {
 		return nil, fmt.Errorf("enqueue follow-ups: %w", err)
 	}
-	groups, err := l.client.prepare(jobs)
+	groups, err := c.prepare(jobs, depth)
 	if err != nil {
 		return nil, err
 	}
@@ -159,11 +164,30 @@ func (l *Lease) Enqueue(ctx context.Context, jobs ...Spec) ([]Enqueued, error) {
 	return answers, nil
 }
 
-func (l *Lease) encoder() (*Client, error) { return l.client, l.attached() }
+// maxDepth is how many follow-ups one chain may have: a chain that has no end is
+// a mistake that would otherwise go on for ever.
+const maxDepth = 1000
 
-func (l *Lease) take(ctx context.Context, queue string, jobs []broker.NewJob) error {
-	_, err := l.client.intercept(l.record)(ctx, queue, jobs)
-	return err
+func (l *Lease) encoder() (c *Client, depth int, err error) {
+	if err := l.attached(); err != nil {
+		return nil, 0, err
+	}
+	if text := l.Job.Headers[headerDepth]; text != "" {
+		if depth, err = strconv.Atoi(text); err != nil || depth < 0 {
+			return nil, 0, fmt.Errorf("%w: header %s of job %s is %.64q, not a number", ErrInvalid, headerDepth, l.Job.ID, text)
+		}
+	}
+	if depth >= maxDepth {
+		return nil, 0, fmt.Errorf("%w: job %s is follow-up %d of its chain, and a chain ends there; to go on for ever use a schedule, or enqueue through the client", ErrInvalid, l.Job.ID, depth)
+	}
+	return l.client, depth + 1, nil
+}
+
+func (l *Lease) take(ctx context.Context, queue string, jobs []broker.NewJob) (int, error) {
+	if _, err := l.client.intercept(l.record)(ctx, queue, jobs); err != nil {
+		return 0, err
+	}
+	return len(jobs), nil
 }
 
 // record is the innermost EnqueueFunc of a lease.

@@ -106,7 +106,7 @@ func TestAHandlerEndsBeforeTheLeaseThatCannotBeExtended(t *testing.T) {
 }
 
 type hangBroker struct {
-	broker.Broker
+	Broker
 	before func(ctx context.Context) error
 }
 

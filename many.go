@@ -10,7 +10,8 @@ import (
 
 // EnqueueMany adds a job for each value of in, with the same options. It takes
 // values as it goes and commits them in chunks as large as the broker allows,
-// each all or none. It returns how many leading values are durable (of a Lease:
+// each all or none; a client that waits for room (Block) makes them smaller when
+// a queue is full. It returns how many leading values are durable (of a Lease:
 // are recorded). After an error it reads in no further, and the caller may go
 // on from value n.
 func (t *Task[In]) EnqueueMany(ctx context.Context, to Enqueuer, in iter.Seq[In], opts ...JobOption) (n int, err error) {
@@ -20,11 +21,11 @@ func (t *Task[In]) EnqueueMany(ctx context.Context, to Enqueuer, in iter.Seq[In]
 	}
 	var ch chunk
 	if own, ok := to.(taker); ok {
-		c, err := own.encoder()
+		c, depth, err := own.encoder()
 		if err != nil {
 			return 0, fmt.Errorf("enqueue many %s: %w", t.Name(), err)
 		}
-		ch = &jobChunk{to: own, client: c, queue: base.job.queue}
+		ch = &jobChunk{to: own, client: c, depth: depth, queue: base.job.queue}
 	} else {
 		ch = &specChunk{to: to}
 	}
@@ -45,19 +46,36 @@ func (t *Task[In]) EnqueueMany(ctx context.Context, to Enqueuer, in iter.Seq[In]
 
 // taker is an Enqueuer of ours.
 type taker interface {
-	encoder() (*Client, error)
-	// take adds jobs that are encoded and checked, through the interceptors.
-	take(ctx context.Context, queue string, jobs []broker.NewJob) error
+	// encoder returns who encodes jobs, and how deep in a chain of follow-ups
+	// they are.
+	encoder() (c *Client, depth int, err error)
+	// take adds jobs that are encoded and checked, through the interceptors, and
+	// returns how many leading ones it added.
+	take(ctx context.Context, queue string, jobs []broker.NewJob) (n int, err error)
 }
 
-func (c *Client) encoder() (*Client, error) { return c, nil }
+func (c *Client) encoder() (*Client, int, error) { return c, 0, nil }
 
-func (c *Client) take(ctx context.Context, queue string, jobs []broker.NewJob) error {
-	_, err := c.intercept(c.commit)(ctx, queue, jobs)
-	if err != nil {
-		return fmt.Errorf("enqueue to %s: %w", queue, err)
+// take adds jobs in one call, unless it is to wait for room: then in as many as
+// it takes, since so many may never have room at once.
+func (c *Client) take(ctx context.Context, queue string, jobs []broker.NewJob) (n int, err error) {
+	size := len(jobs)
+	for n < len(jobs) {
+		part := jobs[n:min(n+size, len(jobs))]
+		add := c.commit
+		if len(part) > 1 {
+			add = c.offer
+		}
+		switch _, err := c.intercept(add)(ctx, queue, part); {
+		case err == nil:
+			n, size = n+len(part), 2*len(part)
+		case c.whenFull == Block && len(part) > 1 && fullError(err) != nil:
+			size = len(part) / 2
+		default:
+			return n, fmt.Errorf("enqueue to %s: %w", queue, err)
+		}
 	}
-	return nil
+	return n, nil
 }
 
 // chunk gathers jobs; both methods return how many are committed so far.
@@ -70,13 +88,14 @@ type chunk interface {
 type jobChunk struct {
 	to          taker
 	client      *Client
+	depth       int
 	queue       string
 	jobs        []broker.NewJob
 	bytes, done int
 }
 
 func (ch *jobChunk) add(ctx context.Context, s *Spec) (int, error) {
-	job, err := s.encode(ch.client)
+	job, err := s.encode(ch.client, ch.depth)
 	if err != nil {
 		return ch.done, fmt.Errorf("job %d: %w", ch.done+len(ch.jobs)+1, err)
 	}
@@ -97,10 +116,10 @@ func (ch *jobChunk) flush(ctx context.Context) (int, error) {
 	if len(ch.jobs) == 0 {
 		return ch.done, nil
 	}
-	if err := ch.to.take(ctx, ch.queue, ch.jobs); err != nil {
+	n, err := ch.to.take(ctx, ch.queue, ch.jobs)
+	if ch.done += n; err != nil {
 		return ch.done, err
 	}
-	ch.done += len(ch.jobs)
 	clear(ch.jobs) // let go of the payloads
 	ch.jobs, ch.bytes = ch.jobs[:0], 0
 	return ch.done, nil

@@ -26,6 +26,7 @@ type taskSpec struct {
 	jobSpec
 	retry                    RetryPolicy
 	keyBy, tenantBy, groupBy any // func(In) string
+	limits                   []taskLimit
 }
 
 // jobSpec is a job before its arguments are encoded.
@@ -34,14 +35,14 @@ type jobSpec struct {
 	job   broker.NewJob
 	// The options of this level (the declaration, or the call): the call's
 	// Delay replaces the declaration's At, but one level may not have both.
-	delaySet, atSet, keySet, tenantSet, groupSet bool
-	err                                          error // the first bad option
+	delaySet, atSet, keySet, tenantSet, groupSet, repeatSet bool
+	err                                                     error // the first bad option
 }
 
 // nextLevel forgets which options were set, and by its copy leaves the
 // declaration as it was.
 func (s jobSpec) nextLevel() jobSpec {
-	s.delaySet, s.atSet, s.keySet, s.tenantSet, s.groupSet = false, false, false, false, false
+	s.delaySet, s.atSet, s.keySet, s.tenantSet, s.groupSet, s.repeatSet = false, false, false, false, false, false
 	return s
 }
 
@@ -101,7 +102,8 @@ func At(t time.Time) JobOption {
 // Key makes the enqueue idempotent: while a job of the same task and queue
 // holds the key, the enqueue adds nothing and answers with that job (Existing,
 // and Differs when the payload is another). A key is held until its job is
-// final; KeyWindow and KeyUntilStarted change that.
+// final; KeyWindow and KeyUntilStarted change that. Replace and Debounce let a
+// repeat change the job that waits.
 func Key(key string) JobOption {
 	return jobOption(func(s *jobSpec) {
 		if key == "" {
@@ -127,12 +129,38 @@ func KeyUntilStarted() JobOption {
 	return jobOption(func(s *jobSpec) { s.job.KeyHold, s.job.KeyFor = broker.HoldUntilStarted, 0 })
 }
 
+// Replace lets an enqueue whose key is held by a job that waits replace that
+// job's arguments, headers and timeout; its id, its place and its due time stay.
+// A job that runs or is final is left as it is. The answer says Existing in
+// either case. It needs a Key or KeyBy.
+func Replace() JobOption { return repeat(broker.RepeatReplace) }
+
+// Debounce is Replace that moves the due time, too: with Delay(d) the job runs d
+// after the last of the calls with its key, with the arguments of that call. It
+// needs a Key or KeyBy, and a Delay or At.
+func Debounce() JobOption { return repeat(broker.RepeatDebounce) }
+
+func repeat(r broker.KeyRepeat) JobOption {
+	return jobOption(func(s *jobSpec) {
+		if s.repeatSet && s.job.KeyRepeat != r {
+			s.fail("both Replace and Debounce are given; use one")
+		}
+		s.job.KeyRepeat, s.repeatSet = r, true
+	})
+}
+
+// Ordered runs the jobs of one group one at a time, in their order: the next one
+// waits until the job before it is done, dead or cancelled, its retries
+// included. A job without a group belongs to the group of its tenant's name.
+func Ordered() JobOption { return jobOption(func(s *jobSpec) { s.job.Ordered = true }) }
+
 // Tenant says who the job is for.
 func Tenant(name string) JobOption {
 	return jobOption(func(s *jobSpec) { s.job.Tenant, s.tenantSet = name, true })
 }
 
-// Group is the value that per-group limits count by; the default is the tenant.
+// Group is the value that per-group limits count by, and that Ordered keeps in
+// sequence; the default is the tenant.
 func Group(name string) JobOption {
 	return jobOption(func(s *jobSpec) { s.job.Group, s.groupSet = name, true })
 }

@@ -17,8 +17,9 @@ import (
 const maxUnsettled = 2048
 
 // run is one Run of a worker. Its goroutines: the claim loop (Run's own), the
-// slots (one per unit of concurrency), the settler, the heart. They share what
-// mu guards and poke each other through channels that hold one token.
+// slots (one per unit of concurrency), the settler, the heart, the watch for
+// cancellations, the scheduler. They share what mu guards and poke each other
+// through channels that hold one token.
 type run struct {
 	*Worker
 	self     broker.Worker // the registration
@@ -68,8 +69,12 @@ func newRun(ctx context.Context, w *Worker, handlers map[string]*taskHandler) *r
 }
 
 // work runs the worker until ctx ends and the shutdown is over.
-func (r *run) work(ctx context.Context) error {
+func (r *run) work(ctx context.Context, own declaration) error {
 	releaseHouse := r.client.keepHouse(ctx)
+	flowing, stopFlow := context.WithCancel(ctx)
+	defer stopFlow()
+	declared := r.flow(flowing, own)
+	defer r.client.declared.set(r, nil)
 	registered, over := make(chan struct{}), make(chan struct{})
 	r.loops.Go(r.settleLoop)
 	r.loops.Go(r.watchLoop)
@@ -86,7 +91,12 @@ func (r *run) work(ctx context.Context) error {
 	case <-registered: // or not: a fault does not keep the worker from starting
 	case <-ctx.Done():
 	}
+	select {
+	case <-declared: // the same
+	case <-ctx.Done():
+	}
 	r.claimLoop(ctx)
+	stopFlow()
 	left := r.shutdown()
 
 	close(r.jobs) // the slots end; those of left jobs when their handlers do
@@ -101,6 +111,18 @@ func (r *run) work(ctx context.Context) error {
 	slots.Wait()
 	r.log.Info("worker stopped", "worker", r.cfg.Name, "id", r.self.ID)
 	return nil
+}
+
+// flow starts the loop that declares and schedules, where the broker has that,
+// and returns what is closed when the worker may claim.
+func (r *run) flow(ctx context.Context, own declaration) <-chan struct{} {
+	ready := make(chan struct{})
+	if _, err := r.client.flow(); err != nil {
+		close(ready)
+		return ready
+	}
+	r.loops.Go(func() { r.flowLoop(ctx, own, ready) })
+	return ready
 }
 
 const maxGrace = 2 * time.Second

@@ -2,6 +2,7 @@ package spool
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -42,11 +43,12 @@ func (s Spec) Key() string { return s.job.job.Key }
 func (s Spec) Args() any { return s.args }
 
 // encode makes the job for the broker: encoded, with our headers and an id, and
-// checked as far as that needs no store.
-func (s *Spec) encode(c *Client) (broker.NewJob, error) {
+// checked as far as that needs no store. depth is that of the chain of
+// follow-ups that it goes on.
+func (s *Spec) encode(c *Client, depth int) (broker.NewJob, error) {
 	job := s.job.job
-	if s.job.err != nil {
-		return job, fmt.Errorf("task %s: %w", job.Task, s.job.err)
+	if err := s.job.check(); err != nil {
+		return job, fmt.Errorf("task %s: %w", job.Task, err)
 	}
 	codec := ""
 	if s.raw {
@@ -61,7 +63,7 @@ func (s *Spec) encode(c *Client) (broker.NewJob, error) {
 	if s.results && codec == rawName {
 		result = c.codecs.first.Name()
 	}
-	job.Headers = c.headers(job.Headers, codec, result)
+	job.Headers = c.headers(job.Headers, codec, result, depth)
 	if err := job.Validate(c.payloadMax); err != nil {
 		return job, fmt.Errorf("task %s: %w", job.Task, err)
 	}
@@ -71,15 +73,33 @@ func (s *Spec) encode(c *Client) (broker.NewJob, error) {
 	return job, nil
 }
 
+// check returns the first bad option, or what the options want of each other.
+func (s *jobSpec) check() error {
+	if s.err != nil || s.job.KeyRepeat == broker.RepeatFirst {
+		return s.err
+	}
+	name := "Replace"
+	if s.job.KeyRepeat == broker.RepeatDebounce {
+		name = "Debounce"
+	}
+	switch {
+	case s.job.Key == "":
+		return fmt.Errorf("%w: %s needs a Key or KeyBy: it is about the job that holds the key", ErrInvalid, name)
+	case name == "Debounce" && s.job.Delay == 0 && s.job.At.IsZero() && !s.delaySet:
+		return fmt.Errorf("%w: Debounce needs a Delay (or At): how long after the last call the job runs", ErrInvalid)
+	}
+	return nil
+}
+
 // headers joins the caller's headers with ours. Jobs without headers of their
 // own share one map while no interceptor could write to it.
-func (c *Client) headers(own map[string]string, codec, result string) map[string]string {
-	if len(own) == 0 && result == "" && len(c.onEnqueue) == 0 {
+func (c *Client) headers(own map[string]string, codec, result string, depth int) map[string]string {
+	if len(own) == 0 && result == "" && depth == 0 && len(c.onEnqueue) == 0 {
 		if h := c.plain[codec]; h != nil {
 			return h
 		}
 	}
-	h := make(map[string]string, len(own)+3)
+	h := make(map[string]string, len(own)+4)
 	for k, v := range own {
 		h[k] = v
 	}
@@ -89,6 +109,9 @@ func (c *Client) headers(own map[string]string, codec, result string) map[string
 	}
 	if result != "" {
 		h[headerResult] = result
+	}
+	if depth > 0 {
+		h[headerDepth] = strconv.Itoa(depth)
 	}
 	return h
 }

@@ -3,6 +3,8 @@ package spool
 import (
 	"context"
 	"fmt"
+
+	"github.com/spoolq/spool/broker"
 )
 
 // Task is a declared sort of job: a name, the type of its arguments, and the
@@ -87,7 +89,9 @@ func (t *Task[In]) base(opts []JobOption) Spec {
 func (t *Task[In]) set(s *Spec, in In) {
 	s.args = in
 	if t.keyBy != nil && !s.job.keySet {
-		s.job.job.Key = t.keyBy(in)
+		if s.job.job.Key = t.keyBy(in); s.job.job.Key == "" {
+			s.job.job.KeyRepeat = broker.RepeatFirst // of no key
+		}
 	}
 	if t.tenantBy != nil && !s.job.tenantSet {
 		s.job.job.Tenant = t.tenantBy(in)
@@ -120,7 +124,7 @@ func (t *Task[In]) Decode(c *Client, job Job) (in In, err error) {
 // context carries and what its error does. Arguments that do not decode are a
 // failed attempt. It panics when w handles a task of that name already.
 func (t *Task[In]) Handle(w *Worker, fn func(context.Context, In) error) {
-	w.handle(t.Name(), t.spec.retry, func(ctx context.Context, l *Lease) error {
+	w.handle(&t.spec, func(ctx context.Context, l *Lease) error {
 		in, err := t.Decode(l.client, l.Job)
 		if err != nil {
 			return err

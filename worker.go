@@ -23,7 +23,8 @@ const (
 
 // WorkerConfig sets up a worker. Its zero value works.
 type WorkerConfig struct {
-	// Name is for people; the default is the program's name.
+	// Name is for people, and owns what the worker declares (see Schedules); the
+	// default is the program's name.
 	Name string
 	// Concurrency is how many jobs run at a time; 0 means DefaultConcurrency.
 	Concurrency int
@@ -39,6 +40,15 @@ type WorkerConfig struct {
 	// three times as often), and so how long the jobs of a cut-off machine
 	// wait; 0 means broker.DefaultLeaseTTL.
 	LeaseTTL time.Duration
+	// Schedules are declared to the store when the worker starts. Its name is
+	// their owner, and that of its tasks' limits: what a worker of the same name
+	// declared at an earlier start, and this one does not, is gone from the
+	// store. So the last start decides, in a deploy as in a rollback, and
+	// programs that declare different things need workers of different names.
+	Schedules []Schedule
+	// NoScheduler makes the worker serve no schedules. By default every running
+	// worker serves all schedules of the store, whoever declared them.
+	NoScheduler bool
 	// Drain makes Run return when no job is ready that it could take and none
 	// of its own runs. Scheduled jobs, retries among them, are left.
 	Drain bool
@@ -102,9 +112,10 @@ type Handler func(ctx context.Context, l *Lease) error
 // stack as its text. A panic in a goroutine that a handler started ends the
 // process, as in any Go program; that run counts as crashed.
 type Worker struct {
-	client *Client
-	cfg    WorkerConfig
-	log    *slog.Logger
+	client    *Client
+	cfg       WorkerConfig
+	schedules []broker.QueueSetting // what cfg.Schedules says
+	log       *slog.Logger
 
 	mu         sync.Mutex
 	running    bool
@@ -113,25 +124,33 @@ type Worker struct {
 }
 
 type taskHandler struct {
-	task  string
-	run   Handler
-	retry RetryPolicy
+	task   string
+	run    Handler
+	retry  RetryPolicy
+	queue  string // of the declaration
+	limits []taskLimit
 }
 
 // NewWorker returns a worker of c that handles nothing yet. It panics when the
-// configuration is bad: a name, a negative number, a queue named twice.
+// configuration is bad: a name, a negative number, a queue named twice, a
+// schedule that cannot be read or never fires.
 func NewWorker(c *Client, cfg WorkerConfig) *Worker {
 	if cfg.Name == "" {
 		cfg.Name = programName()
 	}
-	if err := cfg.validate(); err != nil {
+	err := cfg.validate()
+	var schedules []broker.QueueSetting
+	if err == nil {
+		schedules, err = cfg.scheduleSettings(c)
+	}
+	if err != nil {
 		panic("spool: NewWorker: " + err.Error())
 	}
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, DefaultConcurrency)
 	cfg.ShutdownTimeout = cmp.Or(cfg.ShutdownTimeout, DefaultShutdownTimeout)
 	cfg.LeaseTTL = cmp.Or(cfg.LeaseTTL, broker.DefaultLeaseTTL)
 	cfg.Queues = slices.Clone(cfg.Queues)
-	return &Worker{client: c, cfg: cfg, log: cmp.Or(cfg.Logger, c.log), handlers: map[string]*taskHandler{}}
+	return &Worker{client: c, cfg: cfg, schedules: schedules, log: cmp.Or(cfg.Logger, c.log), handlers: map[string]*taskHandler{}}
 }
 
 func (cfg *WorkerConfig) validate() error {
@@ -192,18 +211,23 @@ func (w *Worker) Use(mw ...func(next Handler) Handler) {
 // HandleAny makes w take the jobs of every task that has no handler of its own
 // on w, and run h for them, with the default backoff. The payload is
 // l.Job.Payload.
-func (w *Worker) HandleAny(h Handler) { w.handle("", Exponential{}, h) }
+func (w *Worker) HandleAny(h Handler) { w.handle(&taskSpec{retry: Exponential{}}, h) }
 
-func (w *Worker) handle(task string, retry RetryPolicy, h Handler) {
+func (w *Worker) handle(spec *taskSpec, h Handler) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	task := spec.job.Task
 	if w.running {
 		panic(fmt.Sprintf("spool: Handle(%q) on a running worker", task))
 	}
 	if w.handlers[task] != nil {
 		panic(fmt.Sprintf("spool: task %q has two handlers on one worker", task))
 	}
-	w.handlers[task] = &taskHandler{task: task, run: h, retry: retry}
+	added := &taskHandler{task: task, run: h, retry: spec.retry, queue: spec.queue, limits: spec.limits}
+	if err := w.checkBuckets(added); err != nil {
+		panic(fmt.Sprintf("spool: Handle(%q): %v", task, err))
+	}
+	w.handlers[task] = added
 }
 
 // start makes the handlers of one run.
@@ -223,7 +247,9 @@ func (w *Worker) start() (map[string]*taskHandler, error) {
 		for i := len(w.middleware) - 1; i >= 0; i-- {
 			run = w.middleware[i](run)
 		}
-		handlers[name] = &taskHandler{task: h.task, run: run, retry: h.retry}
+		started := *h
+		started.run = run
+		handlers[name] = &started
 	}
 	return handlers, nil
 }
@@ -241,8 +267,9 @@ func (w *Worker) stopped() {
 //
 // It returns nil after a clean shutdown (and when Drain found nothing more), a
 // *ShutdownError when handlers ignored their cancellation or settlements could
-// not be made in time, and ErrInvalid when the worker has no handler or runs
-// already. A fault of the broker never ends it: it is logged once per change,
+// not be made in time, ErrInvalid when the worker has no handler or runs
+// already, and ErrUnsupported when it has limits or schedules and the broker
+// cannot keep them. A fault of the broker never ends it: it is logged once per change,
 // and the worker tries again.
 func (w *Worker) Run(ctx context.Context) error {
 	handlers, err := w.start()
@@ -250,7 +277,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("run worker: %w", err)
 	}
 	defer w.stopped()
-	return newRun(ctx, w, handlers).work(ctx)
+	own := w.declaration(handlers)
+	if _, err := w.client.flow(); err != nil && len(own) > 0 {
+		return fmt.Errorf("run worker with limits or schedules: %w", err)
+	}
+	return newRun(ctx, w, handlers).work(ctx, own)
 }
 
 // ShutdownError is returned by Run when jobs were left at its deadline. Their
