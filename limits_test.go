@@ -250,7 +250,7 @@ func TestTwoVersionsDeployedOverEachOtherEndWithTheRightDeclarations(t *testing.
 		var stops []func() error
 		version := func(start func(b *bench) func() error) { // each in a process of its own
 			process := *b
-			process.Client = spool.New(b.broker.another(), spool.Config{})
+			process.Client = spool.New(b.broker.another(), quietConfig)
 			stops = append(stops, start(&process))
 		}
 		version(old)
@@ -281,7 +281,7 @@ func TestTwoVersionsDeployedOverEachOtherEndWithTheRightDeclarations(t *testing.
 		want(b, "by hand", b.limitsOf("default")[0], "default mail.rate [mail] 1 1h0m0s 0 0 per  by ")
 		// The last version has nothing to say.
 		process := *b
-		process.Client = spool.New(b.broker.another(), spool.Config{})
+		process.Client = spool.New(b.broker.another(), quietConfig)
 		w := spool.NewWorker(process.Client, spool.WorkerConfig{Name: "app"})
 		greet.Handle(w, func(context.Context, string) error { return nil })
 		process.start(w)
@@ -331,7 +331,7 @@ func TestADeclarationThatFailsIsRepeatedAndStopsNobody(t *testing.T) {
 
 func TestABrokerWithoutSettingsRefusesThem(t *testing.T) {
 	bubble(t, func(b *bench) {
-		c := spool.New(struct{ broker.Broker }{b.broker}, spool.Config{})
+		c := spool.New(struct{ broker.Broker }{b.broker}, quietConfig)
 		_, err := c.Settings(b.ctx, "")
 		b.wantErr(err, spool.ErrUnsupported)
 		b.wantErr(c.Configure(b.ctx, "q", broker.Change{}), spool.ErrUnsupported)
