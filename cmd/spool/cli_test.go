@@ -107,6 +107,44 @@ func TestBadCommandLines(t *testing.T) {
 		{"cancel of nothing", "--all", []string{"cancel"}},
 		{"requeue of nothing", "--all", []string{"dead", "requeue"}},
 		{"deletion of all and one", "--all means every job", []string{"dead", "delete", "--all", id}},
+		{"a replace without a key", "give --key", []string{"enqueue", "x", "--replace"}},
+		{"a debounce without a delay", "give --delay", []string{"enqueue", "x", "--key=k", "--debounce"}},
+		{"replace and debounce", "can't be used together", []string{"enqueue", "x", "--key=k", "--delay=1s", "--replace", "--debounce"}},
+		{"a schedule that never fires", "never fires", []string{"schedule", "add", "s", "0 0 30 2 *", "--task=t"}},
+		{"an expression that is none", "minute at position 1", []string{"schedule", "add", "s", "61 * * * *", "--task=t"}},
+		{"an expression without quotes", "unexpected argument", []string{"schedule", "next", "0", "5", "*", "*", "*"}},
+		{"a zone that is none", "Europe/Paris", []string{"schedule", "next", "@daily", "--zone=Mars/Olympus"}},
+		{"a DST policy that is none", "wall vixie", []string{"schedule", "next", "@daily", "--dst=robfig"}},
+		{"no instants", "1 to 1000", []string{"schedule", "next", "@daily", "--count=0"}},
+		{"a schedule without a task", "--task", []string{"schedule", "add", "s", "@daily"}},
+		{"a schedule with a delay", "--delay", []string{"schedule", "add", "s", "@daily", "--task=t", "--delay=1s"}},
+		{"a cap that says nothing", "--missed=all", []string{"schedule", "add", "s", "@daily", "--task=t", "--cap=3"}},
+		{"a grace that says nothing", "--missed=skip", []string{"schedule", "add", "s", "@daily", "--task=t", "--missed=all", "--grace=1m"}},
+		{"a cap that is too large", "1000", []string{"schedule", "add", "s", "@daily", "--task=t", "--missed=all", "--cap=1001"}},
+		{"a schedule's hold without a key", "give --key", []string{"schedule", "add", "s", "@daily", "--task=t", "--key-for=1h"}},
+		{"a schedule's payload over the limit", "limit is 1048576", []string{"schedule", "add", "s", "@daily", strings.Repeat("x", 1<<20+1), "--task=t"}},
+		{"a schedule's tenant that is no text", "not UTF-8", []string{"schedule", "add", "s", "@daily", "--task=t", "--tenant=a\xff"}},
+		{"a schedule's header that is no text", "not UTF-8", []string{"schedule", "add", "s", "@daily", "--task=t", "-H", "a=\xff"}},
+		{"a limit of nothing", "--rate", []string{"limit", "set", "l", "--task=t"}},
+		{"a limit that binds nothing", "--task", []string{"limit", "set", "l", "--running=1"}},
+		{"a limit of both sorts", "can't be used together", []string{"limit", "set", "l", "--task=t", "--rate=1/s", "--running=1"}},
+		{"a rate of zero", "above 0", []string{"limit", "set", "l", "--task=t", "--rate=0/s"}},
+		{"a rate below zero", "10/s", []string{"limit", "set", "l", "--task=t", "--rate=-1/s"}},
+		{"a burst below zero", "--burst", []string{"limit", "set", "l", "--task=t", "--rate=1/s", "--burst=-1"}},
+		{"a burst without a rate", "--rate", []string{"limit", "set", "l", "--task=t", "--running=1", "--burst=2"}},
+		{"running jobs below zero", "1 or more", []string{"limit", "set", "l", "--task=t", "--running=-1"}},
+		{"a scope that is none", "tenant, group", []string{"limit", "set", "l", "--task=t", "--running=1", "--per=queue"}},
+		{"a weight of zero", "1 to", []string{"weight", "set", "acme", "0"}},
+		{"a weight below zero", "1 to", []string{"weight", "set", "acme", "--", "-3"}},
+		{"a weight of bytes that are no text", "not UTF-8", []string{"weight", "set", "a\xff", "3"}},
+		{"a capacity of nothing", "above 0", []string{"capacity", "set"}},
+		{"a capacity below zero", "1 or more", []string{"capacity", "set", "--jobs=-1"}},
+		{"a size that is none", "64MiB", []string{"capacity", "set", "--bytes=12 parsecs"}},
+		{"a size that does not fit", "64MiB", []string{"capacity", "set", "--bytes=9223372036854775807KiB"}},
+		{"a retention of nothing", "--done", []string{"retention", "set"}},
+		{"a retention below zero", "none or default", []string{"retention", "set", "--done=-1h"}},
+		{"a retention of more than a century", "100 years", []string{"retention", "set", "--done=36500d1h"}},
+		{"an ageing of no time", "above 0", []string{"ageing", "set", "0s"}},
 		{"torture for no time", "above zero", []string{"torture", "--seconds=0"}},
 		{"a demo of nothing", "1 to 1000000", []string{"demo", "--jobs=0"}},
 	} {
@@ -120,14 +158,17 @@ func TestBadCommandLines(t *testing.T) {
 	}
 }
 
-// TestLookingCreatesNothing: where there is no store, only enqueue and work make
-// one.
+// TestLookingCreatesNothing: where there is no store, only enqueue, work and what
+// sets something make one.
 func TestLookingCreatesNothing(t *testing.T) {
 	const id, token = "01890a5d-ac96-774b-bcce-b302099a8057", "--token=1"
 	for _, args := range [][]string{
 		{"list"}, {"show", id}, {"stats"}, {"claim"}, {"extend", id, token}, {"ack", id, token}, {"nack", id, token},
 		{"bury", id, token}, {"cancel", "--all"}, {"pause", "q"}, {"resume", "q"}, {"purge", "q", "--yes"}, {"dead", "list"},
-		{"dead", "requeue", "--all"}, {"dead", "delete", "--all"}, {"inspect"}, {"verify"}, {"repair"}, {"compact"},
+		{"dead", "requeue", "--all"}, {"dead", "delete", "--all"}, {"inspect"}, {"verify"}, {"repair"}, {"compact"}, {"explain", id},
+		{"schedule", "list"}, {"schedule", "pause", "s"}, {"schedule", "resume", "s"}, {"schedule", "remove", "s"}, {"schedule", "run", "s"},
+		{"limit", "list"}, {"limit", "clear", "l"}, {"weight", "list"}, {"weight", "clear", "t"}, {"capacity", "list"}, {"capacity", "clear"},
+		{"retention", "list"}, {"retention", "clear"}, {"ageing", "list"}, {"ageing", "clear"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			s := newTool(t)

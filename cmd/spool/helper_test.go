@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker/filebroker"
 )
 
 // asSpool, set in the environment, makes this test binary the spool command.
@@ -89,6 +90,18 @@ func (s *tool) fails(code int, says string, args ...string) {
 func (s *tool) enqueue(args ...string) string {
 	s.t.Helper()
 	return strings.TrimSpace(s.ok(append([]string{"enqueue"}, args...)...))
+}
+
+// open opens the store as a program does; the caller closes it.
+func (s *tool) open() *filebroker.Broker {
+	s.t.Helper()
+	a := system()
+	a.unsafeFS = true
+	b, err := a.openStore(s.dir, changing)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b
 }
 
 // object reads what a command prints with --json.

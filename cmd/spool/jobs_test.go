@@ -106,11 +106,7 @@ func TestAJobOfTheShellIsReadInGo(t *testing.T) {
 	s := newTool(t)
 	s.enqueue("mail", `{"To":"ada@example.com","N":9007199254740993}`)
 	s.enqueue("blob", "\xff\x00")
-	b, err := system().openStore(s.dir, changing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := spool.New(b, spool.Config{})
+	c := spool.New(s.open(), spool.Config{})
 	defer c.Close()
 	type mail struct {
 		To string
