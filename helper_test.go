@@ -36,6 +36,7 @@ type fakeBroker struct {
 	upkeep  func() (time.Duration, error)
 	change  func(broker.Change) error
 	tick    func(broker.Tick) error
+	behind  time.Duration // what the wall clock that ticks go by is behind
 	retry   time.Duration
 	max     int // jobs in one call
 }
@@ -129,7 +130,14 @@ func (f *fakeBroker) Tick(ctx context.Context, c broker.Call, t broker.Tick) (bo
 	if err := ask(f, &f.tick, t); err != nil {
 		return false, time.Time{}, err
 	}
-	return f.Broker.Tick(ctx, c, t)
+	f.mu.Lock()
+	wall := time.Now().Add(-f.behind)
+	f.mu.Unlock()
+	if wall.Before(t.Due) {
+		return false, wall, nil
+	}
+	won, _, err := f.Broker.Tick(ctx, c, t)
+	return won, wall, err
 }
 
 var errDisk = errors.New("disk is on fire")

@@ -410,6 +410,26 @@ func TestSchedulesFollowTheirZone(t *testing.T) {
 	})
 }
 
+func TestAClockThatStepsRepeatsNoTick(t *testing.T) {
+	bubble(t, func(b *bench) {
+		step := func(d time.Duration) { b.broker.set(func() { b.broker.behind -= d }) }
+		step(-10 * time.Hour) // it is 14:00 of the day before
+		b.scheduler(spool.Schedule{Name: "s", Spec: "@hourly", Job: tidyUp.With("x")})
+		b.sleep(2*time.Hour + 30*time.Minute)
+		b.wantTicks("s", "31 15:00", "31 16:00")
+		step(-time.Hour) // from 16:30 back to 15:30
+		b.sleep(time.Hour + 29*time.Minute)
+		b.wantTicks("s", "31 15:00", "31 16:00")
+		b.sleep(time.Minute)
+		b.wantTicks("s", "31 15:00", "31 16:00", "31 17:00")
+		step(3*time.Hour + 30*time.Minute) // 20:30: as after downtime
+		b.sleep(30 * time.Second)
+		b.wantTicks("s", "31 15:00", "31 16:00", "31 17:00", "31 20:00")
+		b.sleep(30 * time.Minute)
+		b.wantTicks("s", "31 15:00", "31 16:00", "31 17:00", "31 20:00", "31 21:00")
+	})
+}
+
 func TestASchedulerRestsWhileNothingIsDue(t *testing.T) {
 	bubble(t, func(b *bench) {
 		calls := 0
