@@ -218,6 +218,21 @@ var limitRules = []rule{
 		}
 		f.wantOrder("claims", ids, []broker.Ref{last}, 0)
 	}},
+	{"a waiting claim looks past all the limited jobs before it sleeps", func(f *fixture) {
+		f.set(running("slots", broker.PerGroup, 1))
+		const groups = 1000
+		var jobs []broker.NewJob
+		for i := range 2 * groups {
+			jobs = append(jobs, ofGroup(fmt.Sprint("g", i%groups)))
+		}
+		f.add(queue, jobs...)
+		for got := 0; got < groups; {
+			got += len(f.claim(100))
+		}
+		last := f.addOne(with(func(n *broker.NewJob) { n.Task, n.Priority = "free", -1 }))
+		c := f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, Max: 1, Wait: 2 * time.Second})
+		f.wantOrder("claims", leaseIDs(c.Leases), []broker.Ref{last}, 0)
+	}},
 	{"a long line behind a limit is worked off in order", func(f *fixture) {
 		f.set(running("slots", broker.PerQueue, 1))
 		refs := f.addMany(300)

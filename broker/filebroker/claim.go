@@ -27,8 +27,14 @@ func (b *handle) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 	for {
 		wait := time.Until(deadline)
 		got, idle, due, err := b.claimOnce(ctx, &r, wait > 0)
-		if err != nil || idle == nil {
+		if err != nil || len(got.Leases) > 0 {
 			return got, err
+		}
+		if idle == nil {
+			if got.More && wait > 0 && ctx.Err() == nil {
+				continue // it met only jobs that a limit holds back, and did not get through them
+			}
+			return got, nil
 		}
 		wait = min(wait, slowPoll/2+rand.N(slowPoll))
 		if got.NextDue > 0 {
@@ -51,8 +57,8 @@ func (b *handle) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 	}
 }
 
-// claimOnce tries once. When there is nothing to take and the caller will
-// wait, it is registered as idle in the same commit, and due says how long
+// claimOnce tries once. When there is nothing to take, nothing more to look at
+// and the caller will wait, it is registered as idle in the same commit, and due says how long
 // until some lease ends.
 func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait bool) (got broker.Claimed, idle *notify.Claim, due time.Duration, err error) {
 	member := b.member.name
@@ -63,7 +69,7 @@ func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait boo
 	o := &op{size: 64 + 32*r.Max, class: journal.Settle, claims: true, free: true, decide: func(now jobstate.Now) {
 		tickets, got.More = b.s.ClaimAny(&b.w, now, r, member)
 		got.NextDue = b.s.NextDueAny(now, r.Queues)
-		if len(tickets) == 0 && wait {
+		if len(tickets) == 0 && !got.More && wait {
 			idle = b.hub.Idle(r.Queues, r.Tasks)
 			b.setIdle(idleOthers | idleWorkers)
 			if at := b.s.Due(now); at > 0 {

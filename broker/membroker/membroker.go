@@ -150,10 +150,16 @@ func (b *Broker) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 	deadline := time.Now().Add(r.Wait)
 	for {
 		got, idle, err := b.claim(ctx, &r, time.Until(deadline))
-		if err != nil || idle == nil {
+		if err != nil || len(got.Leases) > 0 {
 			return got, err
 		}
 		wait := time.Until(deadline)
+		if idle == nil {
+			if got.More && wait > 0 && ctx.Err() == nil {
+				continue // it met only jobs that a limit holds back, and did not get through them
+			}
+			return got, nil
+		}
 		if got.NextDue > 0 {
 			wait = min(wait, got.NextDue)
 		}
@@ -171,7 +177,8 @@ func (b *Broker) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 	}
 }
 
-// claim tries once. When there is nothing to take and time to wait, it
+// claim tries once. When there is nothing to take, nothing more to look at and
+// time to wait, it
 // registers the caller as idle in the same critical section.
 func (b *Broker) claim(ctx context.Context, r *broker.ClaimRequest, wait time.Duration) (got broker.Claimed, idle *notify.Claim, err error) {
 	if err := b.begin(ctx); err != nil {
@@ -194,7 +201,7 @@ func (b *Broker) claim(ctx context.Context, r *broker.ClaimRequest, wait time.Du
 	for i := range jobs {
 		got.Leases = append(got.Leases, broker.Lease{Job: jobs[i], Token: jobs[i].Token, ExpiresAt: jobs[i].LeaseExpiresAt})
 	}
-	if len(jobs) == 0 && wait > 0 {
+	if len(jobs) == 0 && !got.More && wait > 0 {
 		idle = b.hub.Idle(r.Queues, r.Tasks)
 	}
 	return got, idle, nil
