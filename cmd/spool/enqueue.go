@@ -47,7 +47,7 @@ func (c *enqueueCmd) check() error {
 	return c.jobFlags.check()
 }
 
-// options are the job's options, but for what amend sets.
+// options are the job's options but its id.
 func (c *enqueueCmd) options() []spool.JobOption {
 	opts := c.jobFlags.options()
 	if c.Delay != nil {
@@ -56,21 +56,26 @@ func (c *enqueueCmd) options() []spool.JobOption {
 	if c.At != nil {
 		opts = append(opts, spool.At(time.Time(*c.At)))
 	}
+	switch {
+	case c.Replace:
+		opts = append(opts, spool.Replace())
+	case c.Debounce:
+		opts = append(opts, spool.Debounce())
+	}
 	return opts
 }
 
-// amend sets what no option of the library sets.
-func (c *enqueueCmd) amend(j *broker.NewJob) {
-	c.jobFlags.amend(j)
-	switch {
-	case c.Replace:
-		j.KeyRepeat = broker.RepeatReplace
-	case c.Debounce:
-		j.KeyRepeat = broker.RepeatDebounce
+// config gives the job the id that the command line names.
+func (c *enqueueCmd) config() spool.Config {
+	if c.ID == nil {
+		return spool.Config{}
 	}
-	if c.ID != nil {
-		j.ID = broker.ID(*c.ID)
-	}
+	return spool.Config{OnEnqueue: []func(spool.EnqueueFunc) spool.EnqueueFunc{func(next spool.EnqueueFunc) spool.EnqueueFunc {
+		return func(ctx context.Context, queue string, jobs []broker.NewJob) ([]spool.Enqueued, error) {
+			jobs[0].ID = broker.ID(*c.ID)
+			return next(ctx, queue, jobs)
+		}
+	}}}
 }
 
 // Run adds the job or the jobs.
@@ -86,16 +91,16 @@ func (c *enqueueCmd) Run(a *app) (err error) {
 		}
 	}
 	spec := spool.Raw(string(c.Task), payload, opts...)
-	if _, err := draft(spec, c.amend); err != nil {
+	err = (&taker{}).try(func(ctx context.Context, client *spool.Client) error {
+		_, err := client.Enqueue(ctx, spec)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	ctx, stop := interruptible()
 	defer stop()
-	cfg := spool.Config{}
-	if c.Ordered || c.Replace || c.Debounce || c.ID != nil {
-		cfg = amending(c.amend)
-	}
-	client, err := a.open(creating, cfg)
+	client, err := a.open(creating, c.config())
 	if err != nil {
 		return err
 	}

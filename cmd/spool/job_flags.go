@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/spoolq/spool"
-	"github.com/spoolq/spool/broker"
 )
 
 // jobFlags are the options of a job that a schedule's job has as well.
@@ -26,7 +23,7 @@ type jobFlags struct {
 	Header          []pair `short:"H" sep:"none" placeholder:"NAME=VALUE" help:"A pair that travels with the job; may be repeated."`
 }
 
-// options are the job's options, but for what amend sets.
+// options are the job's options.
 func (f *jobFlags) options() []spool.JobOption {
 	opts := []spool.JobOption{spool.Queue(string(f.Queue)), spool.Priority(f.Priority)}
 	for _, s := range []struct {
@@ -48,6 +45,9 @@ func (f *jobFlags) options() []spool.JobOption {
 	if f.KeyUntilStarted {
 		opts = append(opts, spool.KeyUntilStarted())
 	}
+	if f.Ordered {
+		opts = append(opts, spool.Ordered())
+	}
 	if f.MaxAttempts != nil {
 		opts = append(opts, spool.MaxAttempts(*f.MaxAttempts))
 	}
@@ -63,47 +63,4 @@ func (f *jobFlags) check() error {
 		return usagef("--key-for and --key-until-started say how long a key is held: give --key")
 	}
 	return nil
-}
-
-// amend sets what no option of the library sets.
-func (f *jobFlags) amend(j *broker.NewJob) { j.Ordered = f.Ordered }
-
-// amending is a client's configuration whose jobs are amended on their way.
-func amending(amend func(*broker.NewJob)) spool.Config {
-	return spool.Config{OnEnqueue: []func(spool.EnqueueFunc) spool.EnqueueFunc{func(next spool.EnqueueFunc) spool.EnqueueFunc {
-		return func(ctx context.Context, queue string, jobs []broker.NewJob) ([]spool.Enqueued, error) {
-			for i := range jobs {
-				amend(&jobs[i])
-			}
-			return next(ctx, queue, jobs)
-		}
-	}}}
-}
-
-// draft makes the job of a spec as a broker would get it, without a store, so
-// that what can never be right makes no directory.
-func draft(spec spool.Spec, amend func(*broker.NewJob)) (broker.NewJob, error) {
-	taker := &taker{}
-	_, err := spool.New(taker, amending(amend)).Enqueue(context.Background(), spec)
-	if !errors.Is(err, errTaken) {
-		return broker.NewJob{}, err
-	}
-	return taker.job, nil
-}
-
-// taker is a broker that looks at one job and stores nothing.
-type taker struct {
-	broker.Broker
-	job broker.NewJob
-}
-
-var errTaken = errors.New("taken")
-
-// Caps implements broker.Broker.
-func (*taker) Caps() broker.Caps { return broker.Caps{} }
-
-// Enqueue implements broker.Broker.
-func (t *taker) Enqueue(_ context.Context, _ broker.Call, _ string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
-	t.job = jobs[0]
-	return nil, errTaken
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"reflect"
 	"time"
 	"unicode/utf8"
 
@@ -44,18 +43,17 @@ func (*scheduleAddCmd) Help() string {
 
 // Run adds the schedule.
 func (c *scheduleAddCmd) Run(a *app) error {
-	to, when, err := c.schedule(a)
+	set, err := c.setting(a)
 	if err != nil {
 		return err
 	}
 	return a.withSettings(creating, c.Queue, func(ctx context.Context, s *settings) error {
-		old, err := s.find(ctx, broker.ScheduleSetting, string(c.Name))
+		old, err := s.find(ctx, set.Kind, set.Name)
 		if err != nil {
 			return err
 		}
-		set := broker.Setting{Kind: broker.ScheduleSetting, Name: string(c.Name), Schedule: to}
 		if old != nil {
-			to.Paused, set.Revision = old.Schedule.Paused, old.Revision
+			set.Schedule.Paused, set.Revision = old.Schedule.Paused, old.Revision
 		}
 		if err := s.set(ctx, set); err != nil {
 			return err
@@ -63,60 +61,64 @@ func (c *scheduleAddCmd) Run(a *app) error {
 		if err := a.inForce(ctx, s, set.Kind, set.Name); err != nil || a.json {
 			return err
 		}
-		if first, ok := when.Next(a.now()); ok {
-			return a.printf("%s; next %s", text.Safe(plainWords(when)), text.When(first, a.now()))
+		when, err := c.parse(c.Expr)
+		if err != nil {
+			return err
 		}
-		return a.printf("%s", text.Safe(plainWords(when)))
+		next := ""
+		if first, ok := when.Next(a.now()); ok {
+			next = "; next " + text.When(first, a.now())
+		}
+		return a.printf("%s%s", text.Safe(plainWords(when)), next)
 	})
 }
 
-// schedule makes the schedule that the flags say, without a store.
-func (c *scheduleAddCmd) schedule(a *app) (*broker.Schedule, cron.Schedule, error) {
-	when, err := c.parse(c.Expr)
-	if err != nil {
-		return nil, when, err
+// setting makes the schedule that the flags say, without a store.
+func (c *scheduleAddCmd) setting(a *app) (set broker.Setting, err error) {
+	if _, err := c.parse(c.Expr); err != nil {
+		return set, err
 	}
 	switch {
 	case c.Cap != 0 && c.Missed == cron.Latest:
-		return nil, when, usagef("--cap goes with --missed=all or --missed=skip")
+		return set, usagef("--cap goes with --missed=all or --missed=skip")
 	case c.Grace != 0 && c.Missed != cron.Skip:
-		return nil, when, usagef("--grace goes with --missed=skip")
-	}
-	if err := (cron.CatchUp{Missed: c.Missed, Cap: c.Cap, Grace: time.Duration(c.Grace)}).Validate(); err != nil {
-		return nil, when, usagef("%v", err)
+		return set, usagef("--grace goes with --missed=skip")
 	}
 	if err := c.check(); err != nil {
-		return nil, when, err
+		return set, err
 	}
 	var payload []byte
 	if c.Payload != nil {
 		if payload, err = c.Payload.payload(a.in); err != nil {
-			return nil, when, err
+			return set, err
 		}
 	}
-	job, err := draft(spool.Raw(string(c.Task), payload, c.options()...), c.amend)
+	nowhere := &taker{}
+	err = nowhere.try(func(ctx context.Context, client *spool.Client) error {
+		return client.AddSchedule(ctx, spool.Schedule{
+			Name: string(c.Name), Spec: string(c.Expr), Zone: string(c.Zone), DST: c.DST, Missed: c.Missed, Cap: c.Cap, Grace: time.Duration(c.Grace),
+			Job: spool.Raw(string(c.Task), payload, c.options()...),
+		})
+	})
 	if err != nil {
-		return nil, when, err
+		return set, err
 	}
-	job.ID = broker.ID{}
-	for what, s := range map[string]string{"tenant": job.Tenant, "group": job.Group, "key": job.Key} {
+	set = nowhere.change.Set[0]
+	return set, textOnly(&set.Schedule.Job)
+}
+
+// textOnly refuses a job that a setting, which is kept as JSON, would change.
+func textOnly(j *broker.NewJob) error {
+	texts := map[string]string{"tenant": j.Tenant, "group": j.Group, "key": j.Key}
+	for n, v := range j.Headers {
+		texts["header "+n] = n + v
+	}
+	for what, s := range texts {
 		if !utf8.ValidString(s) {
-			return nil, when, usagef("the %s %q is not UTF-8, and settings are kept as JSON", what, s)
+			return usagef("the %s is not UTF-8, and settings are kept as JSON: %q", what, s)
 		}
 	}
-	for n, v := range job.Headers {
-		if !utf8.ValidString(n + v) {
-			return nil, when, usagef("the header %q is not UTF-8, and settings are kept as JSON", n+"="+v)
-		}
-	}
-	s := &broker.Schedule{Spec: string(c.Expr), Zone: string(c.Zone), Cap: c.Cap, Grace: time.Duration(c.Grace), Job: job}
-	if c.DST != cron.Wall {
-		s.DST = c.DST.String()
-	}
-	if c.Missed != cron.Latest {
-		s.Missed = c.Missed.String()
-	}
-	return s, when, nil
+	return nil
 }
 
 type scheduleListCmd struct{ settingFlags }
@@ -136,7 +138,7 @@ func (a *app) schedules(all []broker.QueueSetting) error {
 			declared = scheduleGist(t.Declared.Schedule) + " by " + t.Declared.Owner
 		}
 		zone := cmp.Or(s.Zone, "UTC")
-		if s.DST != "" {
+		if s.DST == cron.Vixie.String() {
 			zone += " (" + s.DST + ")"
 		}
 		row(w, all[i].Queue, t.Name, text.Safe(s.Spec), text.Safe(zone), s.Job.Task, a.due(s), text.Safe(cmp.Or(s.Missed, cron.Latest.String())),
@@ -179,27 +181,28 @@ type scheduleResumeCmd struct{ scheduleFlags }
 // Run resumes the schedule.
 func (c *scheduleResumeCmd) Run(a *app) error { return c.gate(a, false) }
 
-// gate pauses or resumes. A declared schedule is overridden while it is paused;
-// to resume it takes that back, unless it was changed otherwise as well.
+// gate pauses or resumes.
 func (c *scheduleFlags) gate(a *app, shut bool) error {
+	return c.with(a, func(ctx context.Context, s *settings) error {
+		act := s.client.ResumeSchedule
+		if shut {
+			act = s.client.PauseSchedule
+		}
+		if err := act(ctx, s.queue, string(c.Name)); err != nil {
+			return err
+		}
+		return a.inForce(ctx, s, broker.ScheduleSetting, string(c.Name))
+	})
+}
+
+// with opens the store and calls fn with the settings of the schedule's queue,
+// if the schedule is there.
+func (c *scheduleFlags) with(a *app, fn func(context.Context, *settings) error) error {
 	return a.withSettings(changing, c.Queue, func(ctx context.Context, s *settings) error {
-		old, err := s.must(ctx, broker.ScheduleSetting, string(c.Name))
-		if err != nil {
+		if _, err := s.must(ctx, broker.ScheduleSetting, string(c.Name)); err != nil {
 			return err
 		}
-		to := *old.Schedule
-		to.Paused, to.Due = shut, time.Time{}
-		switch {
-		case old.Schedule.Paused == shut:
-		case old.Declared != nil && reflect.DeepEqual(to, *old.Declared.Schedule):
-			err = s.clear(ctx, broker.ScheduleSetting, old.Name)
-		default:
-			err = s.set(ctx, broker.Setting{Kind: old.Kind, Name: old.Name, Schedule: &to, Revision: old.Revision})
-		}
-		if err != nil {
-			return err
-		}
-		return a.inForce(ctx, s, broker.ScheduleSetting, old.Name)
+		return fn(ctx, s)
 	})
 }
 
@@ -207,7 +210,12 @@ type scheduleRemoveCmd struct{ scheduleFlags }
 
 // Run removes the schedule.
 func (c *scheduleRemoveCmd) Run(a *app) error {
-	return a.clear(c.Queue, broker.ScheduleSetting, string(c.Name))
+	return c.with(a, func(ctx context.Context, s *settings) error {
+		if err := s.client.RemoveSchedule(ctx, s.queue, string(c.Name)); err != nil {
+			return err
+		}
+		return a.inForce(ctx, s, broker.ScheduleSetting, string(c.Name))
+	})
 }
 
 type scheduleRunCmd struct{ scheduleFlags }
@@ -224,15 +232,13 @@ func (c *scheduleRunCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
-		job := set.Schedule.Job
-		job.ID = broker.NewID()
-		answers, err := s.client.Broker().Enqueue(ctx, broker.NewCall(), s.queue, []broker.NewJob{job})
+		answer, err := s.client.TriggerSchedule(ctx, s.queue, string(c.Name))
 		if err != nil {
 			return err
 		}
-		e := enqueueCmd{Task: name(job.Task), jobFlags: jobFlags{Queue: c.Queue}}
-		e.repeated(a, answers[0])
-		if err := e.print(a, answers); err != nil {
+		e := enqueueCmd{Task: name(set.Schedule.Job.Task), jobFlags: jobFlags{Queue: c.Queue}}
+		e.repeated(a, answer)
+		if err := e.print(a, []spool.Enqueued{answer}); err != nil {
 			return err
 		}
 		e.warn(ctx, a, s.client)

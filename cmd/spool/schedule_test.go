@@ -133,11 +133,12 @@ func TestADeclaredScheduleIsPausedByHand(t *testing.T) {
 	if out := s.ok("schedule", "list"); !strings.Contains(out, "billing") || !strings.Contains(out, "2030-01-01 03:00:00 +00:00 (in ") {
 		t.Errorf("list writes %s", out)
 	}
-	s.fails(exitNotFound, "declared by billing", "schedule", "remove", "nightly")
+	s.fails(exitUsage, "declared by the code of billing", "schedule", "remove", "nightly")
 	out := s.ok("schedule", "pause", "nightly")
 	if !strings.Contains(out, "set by an operator") || !strings.Contains(out, "over what billing declares") {
 		t.Errorf("pause writes %q", out)
 	}
+	s.fails(exitUsage, "declared by the code of billing", "schedule", "remove", "nightly")
 	v := object[settingView](t, s.ok("schedule", "resume", "nightly", "--json"))
 	if v.Owner != "billing" || v.Schedule.Paused || v.Declared != nil || v.Schedule.Due == nil || !v.Schedule.Due.Equal(due) {
 		t.Errorf("after resume: %+v %+v", v, v.Schedule)
@@ -150,5 +151,19 @@ func TestADeclaredScheduleIsPausedByHand(t *testing.T) {
 	s.ok("schedule", "remove", "nightly")
 	if v := object[settingView](t, s.ok("schedule", "list", "--json")); v.Owner != "billing" || v.Schedule.Spec != "0 3 * * *" {
 		t.Errorf("after remove: %+v", v)
+	}
+}
+
+// TestAWorkerServesSchedules: what was added by hand is enqueued and run.
+func TestAWorkerServesSchedules(t *testing.T) {
+	s := newTool(t)
+	s.ok("schedule", "add", "beat", "@every 100ms", "from the schedule", "--task=beat")
+	s.start(s.process("work", "--exec=true", "--quiet"))
+	await(t, "two runs of the job of a schedule", func() bool {
+		counts := object[statsView](t, s.ok("stats", "--json")).Counts
+		return len(counts) == 1 && counts[0].Task == "beat" && counts[0].Totals.Acked >= 2
+	})
+	if v := object[settingView](t, s.ok("schedule", "list", "--json")); v.Schedule.Due == nil {
+		t.Errorf("the schedule is %+v", v.Schedule)
 	}
 }

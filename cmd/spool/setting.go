@@ -28,19 +28,9 @@ type settingFlags struct {
 	Queue name `short:"q" placeholder:"NAME" help:"Of this queue; of every queue when not given."`
 }
 
-// flowOf returns the part of the client's broker that knows settings.
-func flowOf(c *spool.Client) (broker.Flow, error) {
-	flow, ok := c.Broker().(broker.Flow)
-	if !ok {
-		return nil, fmt.Errorf("%w: this broker has no settings", spool.ErrUnsupported)
-	}
-	return flow, nil
-}
-
 // settings are those of one queue in a store that is open.
 type settings struct {
 	client *spool.Client
-	flow   broker.Flow
 	queue  string
 }
 
@@ -48,17 +38,13 @@ type settings struct {
 // closes it.
 func (a *app) withSettings(how access, queue name, fn func(context.Context, *settings) error) error {
 	return a.with(how, func(ctx context.Context, c *spool.Client) error {
-		flow, err := flowOf(c)
-		if err != nil {
-			return err
-		}
-		return fn(ctx, &settings{c, flow, string(queue)})
+		return fn(ctx, &settings{c, string(queue)})
 	})
 }
 
 // find returns the setting in force, nil when there is none.
 func (s *settings) find(ctx context.Context, kind broker.SettingKind, named string) (*broker.Setting, error) {
-	all, err := s.flow.Settings(ctx, s.queue)
+	all, err := s.client.Settings(ctx, s.queue)
 	if err != nil {
 		return nil, err
 	}
@@ -82,13 +68,13 @@ func (s *settings) must(ctx context.Context, kind broker.SettingKind, named stri
 
 // set makes an operator's setting.
 func (s *settings) set(ctx context.Context, to broker.Setting) error {
-	return s.flow.Configure(ctx, broker.NewCall(), s.queue, broker.Change{Set: []broker.Setting{to}})
+	return s.client.Configure(ctx, s.queue, broker.Change{Set: []broker.Setting{to}})
 }
 
 // clear takes back an operator's setting.
 func (s *settings) clear(ctx context.Context, kind broker.SettingKind, named string) error {
 	change := broker.Change{Clear: []broker.SettingName{{Kind: kind, Name: named}}}
-	return s.flow.Configure(ctx, broker.NewCall(), s.queue, change)
+	return s.client.Configure(ctx, s.queue, change)
 }
 
 // noSetting says that there is nothing of that name to change.
@@ -131,12 +117,7 @@ func (a *app) clear(queue name, kind broker.SettingKind, named string) error {
 			return err
 		}
 		if old.Owner != "" {
-			hint := ""
-			if kind == broker.ScheduleSetting {
-				hint = "; spool schedule pause stops it"
-			}
-			return &noSetting{fmt.Sprintf("%s of queue %s is declared by %s: no operator has set it, so there is nothing to take back%s",
-				titleOf(kind, named), s.queue, old.Owner, hint)}
+			return usagef("%s of queue %s is declared by %s: change it there, or set another over it", titleOf(kind, named), s.queue, old.Owner)
 		}
 		if err := s.clear(ctx, kind, named); err != nil {
 			return err
@@ -164,7 +145,7 @@ func (a *app) inForce(ctx context.Context, s *settings, kind broker.SettingKind,
 // listSettings prints the settings of a kind.
 func (a *app) listSettings(f *settingFlags, kind broker.SettingKind) error {
 	return a.withSettings(reading, f.Queue, func(ctx context.Context, s *settings) error {
-		all, err := s.flow.Settings(ctx, s.queue)
+		all, err := s.client.Settings(ctx, s.queue)
 		if err != nil {
 			return err
 		}

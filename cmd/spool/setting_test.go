@@ -137,7 +137,7 @@ func TestAnOperatorWinsOverWhatIsDeclared(t *testing.T) {
 	if out := s.ok("limit", "list"); !strings.Contains(out, "billing") || strings.Contains(out, "operator") {
 		t.Errorf("list writes %s", out)
 	}
-	s.fails(exitNotFound, "declared by billing", "limit", "clear", "mail")
+	s.fails(exitUsage, "declared by billing", "limit", "clear", "mail")
 	out := s.ok("limit", "set", "mail", "--task=m", "--running=9")
 	if !strings.Contains(out, "over what billing declares") {
 		t.Errorf("set writes %s", out)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/cmd/spool/internal/text"
+	"github.com/spoolq/spool/cron"
 	"github.com/spoolq/spool/limit"
 )
 
@@ -186,7 +187,7 @@ func scheduleGist(s *broker.Schedule) string {
 	if s.Zone != "" {
 		words = append(words, s.Zone)
 	}
-	if s.DST != "" {
+	if s.DST == cron.Vixie.String() {
 		words = append(words, "dst "+s.DST)
 	}
 	if s.Paused {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -52,11 +53,10 @@ func (c *statsCmd) read(ctx context.Context, client *spool.Client) (*statsView, 
 		return nil, err
 	}
 	v.Counts, v.Workers = append(v.Counts, counts...), append(v.Workers, workers...)
-	flow, ok := client.Broker().(broker.Flow)
-	if !ok {
-		return v, nil
+	settings, err := client.Settings(ctx, string(c.Queue))
+	if errors.Is(err, spool.ErrUnsupported) {
+		return v, nil // a broker without settings has no capacities
 	}
-	settings, err := flow.Settings(ctx, string(c.Queue))
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ type workCmd struct {
 	Grace       span   `default:"5s" placeholder:"DURATION" help:"Between SIGTERM and SIGKILL, when a job must stop (${default})."`
 	Shutdown    span   `default:"25s" placeholder:"DURATION" help:"How long running jobs may go on after SIGTERM or Ctrl-C (${default})."`
 	LeaseTTL    span   `name:"lease-ttl" default:"30s" placeholder:"DURATION" help:"How long a lease lasts without a heartbeat (${default})."`
+	NoScheduler bool   `help:"Leave the schedules of the store to other workers."`
 	Name        name   `default:"spool-work" placeholder:"NAME" help:"Who works, for other people to see (${default})."`
 	Quiet       bool   `help:"Do not say how each job ended."`
 }
@@ -43,7 +44,8 @@ func (*workCmd) Help() string {
 	return "The command gets the payload on its standard input and SPOOL_JOB_ID, SPOOL_QUEUE, SPOOL_TASK, SPOOL_ATTEMPT, SPOOL_MAX_ATTEMPTS and SPOOL_TOKEN in its environment. " +
 		"Its exit status decides: 0 is done, with the first MiB of its output as the result; 75 tries again later, and the attempt does not count; 100 makes a dead letter at once; " +
 		"any other is a failed attempt, kept with the end of its standard error and tried again with growing waits. " +
-		"A timeout, a cancel or a lost lease stops its whole process group. A command that outlives a killed worker keeps its job until it ends. SIGTERM claims no more, lets running commands finish, and gives back the rest."
+		"A timeout, a cancel or a lost lease stops its whole process group. A command that outlives a killed worker keeps its job until it ends. SIGTERM claims no more, lets running commands finish, and gives back the rest. " +
+		"While it runs it enqueues what schedules are due."
 }
 
 // check refuses values that cannot be.
@@ -88,7 +90,7 @@ func (c *workCmd) Run(a *app) (err error) {
 // worker sets up a worker whose handler is the command.
 func (c *workCmd) worker(client *spool.Client, a *app, r *report) *spool.Worker {
 	cfg := spool.WorkerConfig{
-		Name: string(c.Name), Concurrency: c.Concurrency, Drain: c.Drain,
+		Name: string(c.Name), Concurrency: c.Concurrency, Drain: c.Drain, NoScheduler: c.NoScheduler,
 		ShutdownTimeout: time.Duration(c.Shutdown), LeaseTTL: time.Duration(c.LeaseTTL),
 		Hooks: spool.Hooks{Finished: r.finished},
 	}
