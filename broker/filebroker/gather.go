@@ -40,8 +40,9 @@ type gather struct {
 	closed  bool
 }
 
-// add appends o and says whether the caller has to lead.
-func (g *gather) add(o *op) (lead bool, err error) {
+// add appends o and says whether the caller has to lead: leads counts it then
+// until it is done, so that whoever closes g can wait for it.
+func (g *gather) add(o *op, leads *sync.WaitGroup) (lead bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -50,6 +51,9 @@ func (g *gather) add(o *op) (lead bool, err error) {
 	g.pending = append(g.pending, o)
 	lead = !g.leading
 	g.leading = true
+	if lead {
+		leads.Add(1)
+	}
 	return lead, nil
 }
 
@@ -112,12 +116,13 @@ func (b *handle) do(ctx context.Context, o *op) error {
 	}
 	o.done = make(chan struct{})
 	g := b.gatherOf(o)
-	lead, err := g.add(o)
+	lead, err := g.add(o, &b.wg)
 	if err != nil {
 		return err
 	}
 	if lead {
 		b.lead(g, true)
+		b.wg.Done()
 	}
 	select {
 	case <-o.done:

@@ -47,7 +47,7 @@ type handle struct {
 	closed    <-chan struct{} // of life
 	closeOnce sync.Once
 	closeErr  error
-	wg        sync.WaitGroup // background goroutines
+	wg        sync.WaitGroup // background goroutines, and calls that lead a commit
 }
 
 // openHandle joins the store. cfg has its defaults.

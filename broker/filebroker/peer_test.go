@@ -392,6 +392,36 @@ func TestASyncVouchesForNothingThatCameAfterItBegan(t *testing.T) {
 	})
 }
 
+// TestACallThatMeetsCloseSaysWhatBecameOfIt closes handles while they enqueue:
+// a job is there if, and only if, its call said so.
+func TestACallThatMeetsCloseSaysWhatBecameOfIt(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1, Uptime: time.Hour})
+	reader, err := openOn(m.Process(), roomy)
+	must(t, err)
+	t.Cleanup(func() { must(t, reader.Close()) })
+	for i := range many(5000, 400) {
+		b, err := openOn(m.Process(), roomy)
+		must(t, err)
+		var wg sync.WaitGroup
+		var answers [3]error
+		for k := range answers {
+			wg.Go(func() {
+				_, answers[k] = b.Enqueue(context.Background(), broker.NewCall(), "q", labJobs(3*i+k))
+			})
+		}
+		runtime.Gosched()
+		must(t, b.Close())
+		wg.Wait()
+		for k, answer := range answers {
+			got, err := reader.Get(context.Background(), []broker.Ref{labRef(3*i + k)})
+			must(t, err)
+			if there := got[0].State != 0; there != (answer == nil) {
+				t.Fatalf("round %d: the answer is %v, and the job is there: %v", i, answer, there)
+			}
+		}
+	}
+}
+
 // lateSystem is a system on which a process hears late that a sync of a segment
 // is done: when the channel is closed.
 type lateSystem struct {
