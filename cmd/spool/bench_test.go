@@ -16,8 +16,10 @@ func TestBench(t *testing.T) {
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	rows := object[[]bench.Row](t, s.ok("bench", "--json", "--scale=0.05"))
-	names := bench.Names()
+	rows := object[[]bench.Row](t, s.ok("bench", "--json", "--scale=0.05", "--backlog"))
+	names, backlog := bench.Names()
+	idle := len(names) - 1 // it is reported last
+	names = append(append(names[:idle:idle], backlog...), names[idle])
 	if len(rows) != len(names) {
 		t.Fatalf("%d rows, want %d", len(rows), len(names))
 	}
@@ -40,6 +42,7 @@ func TestBench(t *testing.T) {
 		t.Errorf("%q are left, %v", left, err)
 	}
 	s.fails(exitUsage, "enqueue_64", "bench", "enqueue_63")
+	s.fails(exitUsage, "needs --backlog", "bench", "claim_unhandled_1m")
 	s.ok("enqueue", "task")
 	s.fails(exitUsage, "is a store", "bench")
 	s.fails(exitUsage, "is a store", "torture")

@@ -25,6 +25,7 @@ type Bench struct {
 	// AllowUnsafeFS measures on file systems that are refused otherwise.
 	AllowUnsafeFS bool
 	Scale         float64 // of the time of each round and the number of jobs; 0 means 1
+	Backlog       bool    // measure the rows that need a million jobs first, too, which takes long
 
 	disk *disk
 }
@@ -42,10 +43,14 @@ type operation struct {
 	name, what, raw string
 	batch           int // records per sync of the raw reading
 	rounds          int
+	backlog         bool // its rounds bring their own raw reading, and it needs a million jobs
 	// start prepares a store in dir; run measures one round on it, and end
 	// gives it back.
-	start func(ctx context.Context, dir string) (run func(ctx context.Context) (round, error), end func() error, err error)
+	start func(ctx context.Context, dir string) (run run, end func() error, err error)
 }
+
+// run measures one round.
+type run = func(ctx context.Context) (round, error)
 
 // Run measures every row, or those that are named. The directory is left with
 // what was measured in it.
@@ -62,7 +67,7 @@ func (b *Bench) Run(ctx context.Context, names []string) (rows []Row, err error)
 		return nil, err
 	}
 	for _, op := range b.operations() {
-		if !wanted(names, op.name) {
+		if !wanted(names, op.name) || op.backlog && !b.Backlog {
 			continue
 		}
 		row, err := b.measure(ctx, &op)
@@ -82,12 +87,16 @@ func (b *Bench) Run(ctx context.Context, names []string) (rows []Row, err error)
 	return append(rows, row), nil
 }
 
-// Names lists the rows that can be measured.
-func Names() (names []string) {
+// Names lists the rows that can be measured, those with a backlog apart.
+func Names() (names, backlog []string) {
 	for _, op := range (&Bench{}).operations() {
-		names = append(names, op.name)
+		if op.backlog {
+			backlog = append(backlog, op.name)
+		} else {
+			names = append(names, op.name)
+		}
 	}
-	return append(names, idleName)
+	return append(names, idleName), backlog
 }
 
 func wanted(names []string, name string) bool {
@@ -106,10 +115,10 @@ func (b *Bench) say(name string) {
 }
 
 func (b *Bench) operations() []operation {
-	return []operation{
+	return append([]operation{
 		b.enqueue(1), b.enqueue(8), b.enqueue(64), b.enqueueBatch(), b.enqueueProcesses(),
 		b.claimAck(), b.drain(), b.latency(), b.open(),
-	}
+	}, b.backlogs()...)
 }
 
 // measure makes a row: raw reading and round in turns.
@@ -122,13 +131,18 @@ func (b *Bench) measure(ctx context.Context, op *operation) (row Row, err error)
 	defer func() { err = errors.Join(err, end()) }()
 	var all rounds
 	for range op.rounds {
-		raw, err := b.disk.perSecond(op.batch, b.time(rawTime))
-		if err != nil {
-			return row, err
+		raw := 0.0
+		if !op.backlog {
+			if raw, err = b.disk.perSecond(op.batch, b.time(rawTime)); err != nil {
+				return row, err
+			}
 		}
 		m, err := run(ctx)
 		if err != nil {
 			return row, err
+		}
+		if op.backlog {
+			raw = m.raw
 		}
 		all.add(m, raw)
 	}
@@ -175,10 +189,15 @@ func (s *store) syncs() int64 { return s.file.Stats().Syncs.Load() }
 
 // fill enqueues n jobs in batches.
 func (s *store) fill(ctx context.Context, n int) error {
+	return s.fillWith(ctx, n, spool.Raw(task, payload()))
+}
+
+// fillWith enqueues a job n times.
+func (s *store) fillWith(ctx context.Context, n int, job spool.Spec) error {
 	for n > 0 {
 		batch := make([]spool.Spec, min(n, 1000))
 		for i := range batch {
-			batch[i] = spool.Raw(task, payload())
+			batch[i] = job
 		}
 		if _, err := s.client.Enqueue(ctx, batch...); err != nil {
 			return fmt.Errorf("enqueue jobs to measure with: %w", err)

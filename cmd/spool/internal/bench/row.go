@@ -9,7 +9,7 @@ import (
 type Row struct {
 	Name         string  `json:"name"`
 	PerSecond    float64 `json:"per_second"`     // jobs; the median of the rounds
-	RawPerSecond float64 `json:"raw_per_second"` // records of the disk alone, read before each round; the median
+	RawPerSecond float64 `json:"raw_per_second"` // what Raw says, mostly records of the disk alone, read before each round; the median
 	Ratio        float64 `json:"ratio"`          // the median of each round's own ratio
 	Durability   string  `json:"durability"`     // what an answer had waited for
 	SyncsPerJob  float64 `json:"syncs_per_job"`
@@ -30,7 +30,10 @@ type round struct {
 	syncs int64
 	calls []time.Duration // how long calls took, or some of them
 	share float64
+	raw   float64 // a second, where a round brings its own raw reading
 }
+
+func (m *round) rate() float64 { return float64(m.jobs) / m.took.Seconds() }
 
 // rounds gathers the rounds of a row.
 type rounds struct {
@@ -41,7 +44,7 @@ type rounds struct {
 }
 
 func (r *rounds) add(m round, raw float64) {
-	rate := float64(m.jobs) / m.took.Seconds()
+	rate := m.rate()
 	r.rates, r.raws, r.ratios = append(r.rates, rate), append(r.raws, raw), append(r.ratios, rate/raw)
 	r.shares = append(r.shares, m.share)
 	r.calls = append(r.calls, m.calls...)
