@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -22,6 +23,7 @@ type Repaired struct {
 	Jobs     int       `json:"jobs"`     // saved
 	Lost     []LostJob `json:"lost"`     // known, but their payload is not readable
 	Skipped  int       `json:"skipped"`  // records that rest on others that are lost
+	Complete bool      `json:"complete"` // what is damaged held nothing that other files do not hold
 	Findings []Finding `json:"findings"` // the damage
 }
 
@@ -71,6 +73,9 @@ func Repair(ctx context.Context, dir string) (r Repaired, err error) {
 		return r, err
 	}
 	r.Jobs = s.Len()
+	r.Complete = len(r.Lost) == 0 && r.Skipped == 0 && !slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Damage && f.Kind != string(journal.BadCurrent)
+	})
 	r.Original = abs + ".damaged-" + time.Now().UTC().Format("20060102T150405")
 	if err := sys.Rename(abs, r.Original); err != nil {
 		return r, fmt.Errorf("put the damaged store aside: %w", err)

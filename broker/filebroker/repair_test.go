@@ -121,6 +121,52 @@ func TestRepairSavesWhatIsReadableAndKeepsTheOriginal(t *testing.T) {
 	}
 }
 
+// TestRepairAfterACompaction damages one file after another of a store that
+// was compacted with some jobs before the checkpoint and some after it.
+func TestRepairAfterACompaction(t *testing.T) {
+	garble := func(t *testing.T, file string) { flip(t, file, 20) }
+	remove := func(t *testing.T, file string) { must(t, os.Remove(file)) }
+	for _, c := range []struct {
+		name     string
+		file     string
+		damage   func(*testing.T, string)
+		jobs     int // saved
+		dead     int // of them without their payload
+		complete bool
+	}{
+		{"without CURRENT nothing is lost", "CURRENT", remove, 40, 0, true},
+		{"with a garbled CURRENT nothing is lost", "CURRENT", garble, 40, 0, true},
+		{"without the checkpoint what the log holds is saved", "000001.idx", remove, 20, 0, false},
+		{"with a garbled checkpoint what the log holds is saved", "000001.idx", garble, 20, 0, false},
+		{"without the payload file its jobs are dead letters", "000001.pay", remove, 40, 20, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "jobs")
+			b := open(t, dir)
+			fill(t, b, 20)
+			if _, err := b.Compact(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, b, 20)
+			must(t, b.Close())
+			c.damage(t, filepath.Join(dir, c.file))
+			if c.file == "CURRENT" {
+				if _, err := Open(dir, Config{}); !errors.Is(err, broker.ErrCorrupt) {
+					t.Errorf("open: %v", err)
+				}
+			}
+			r, err := Repair(context.Background(), dir)
+			if err != nil || r.Jobs != c.jobs || r.Complete != c.complete || len(r.Lost) != c.dead {
+				t.Errorf("repair: %+v %v", r, err)
+			}
+			got := counts(t, open(t, dir))
+			if got.Ready != int64(c.jobs-c.dead) || got.Dead != int64(c.dead) {
+				t.Errorf("counts %+v", got)
+			}
+		})
+	}
+}
+
 func TestRepairRefusesAStoreThatIsSound(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "jobs")
 	b := open(t, dir)

@@ -143,7 +143,8 @@ type repairCmd struct{}
 // Help is shown by spool repair --help.
 func (*repairCmd) Help() string {
 	return "Stop every program that uses the store first. The damaged store is kept, untouched, beside the new one. " +
-		"A job whose payload is lost becomes a dead letter with the reason damaged. Where nothing is damaged nothing is done."
+		"A job whose payload is lost becomes a dead letter with the reason damaged. Where nothing is damaged nothing is done. " +
+		"The exit code is 3 when something that was durable could not be saved."
 }
 
 // Run repairs the store.
@@ -158,8 +159,17 @@ func (c *repairCmd) Run(a *app) error {
 		return causeOf(ctx, err)
 	}
 	if a.json {
-		return a.object(r)
+		err = a.object(r)
+	} else {
+		err = a.repaired(&r)
 	}
+	if err == nil && !r.Complete {
+		return errUnhealthy
+	}
+	return err
+}
+
+func (a *app) repaired(r *filebroker.Repaired) error {
 	if err := a.findings(r.Findings); err != nil {
 		return err
 	}
@@ -168,7 +178,12 @@ func (c *repairCmd) Run(a *app) error {
 			return err
 		}
 	}
-	return a.printf("%s saved, %s of records that rest on lost ones passed over; the damaged store is %s",
+	if !r.Complete {
+		if err := a.printf("something that was durable is lost: the files above held it"); err != nil {
+			return err
+		}
+	}
+	return a.printf("%s saved, %s of records that rest on lost ones passed over; the damaged store is kept as %s",
 		text.Plural(int64(r.Jobs), "job", "jobs"), text.Count(int64(r.Skipped)), text.Safe(r.Original))
 }
 

@@ -70,8 +70,9 @@ func TestVerifyRepairCompact(t *testing.T) {
 	}
 	s.fails(exitUnhealthy, "spool verify", "list")
 	s.fails(exitUnhealthy, "spool verify", "enqueue", "mail")
-	fixed := object[filebroker.Repaired](t, s.ok("repair", "--json"))
-	if fixed.Jobs < 21 || len(fixed.Findings) == 0 {
+	mended := s.run("repair", "--json")
+	fixed := object[filebroker.Repaired](t, mended.out)
+	if mended.code != exitUnhealthy || fixed.Complete || fixed.Jobs < 21 || len(fixed.Findings) == 0 {
 		t.Errorf("repair: %+v", fixed)
 	}
 	if err := filebroker.IsStore(fixed.Original); err != nil {

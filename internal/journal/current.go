@@ -53,11 +53,11 @@ func (c Current) line() []byte {
 	return fmt.Appendf(nil, "%s crc32c %08x\n", s, crc32.Checksum([]byte(s), castagnoli))
 }
 
-// parseCurrent reads the line of CURRENT. Its errors wrap ErrNotStore for a
-// garbled line and ErrUnsupported for a newer level.
+// parseCurrent reads the line of CURRENT. Its errors wrap ErrNotStore
+// and ErrCorrupt for a garbled line and ErrUnsupported for a newer level.
 func parseCurrent(b []byte) (Current, error) {
 	garbled := func(what string) (Current, error) {
-		return Current{}, fmt.Errorf("%w: CURRENT is garbled: %s", ErrNotStore, what)
+		return Current{}, lostCurrent("garbled: " + what)
 	}
 	s, ok := strings.CutSuffix(string(b), "\n")
 	if !ok {

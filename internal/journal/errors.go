@@ -18,7 +18,7 @@ var (
 	// process: nobody writes any more until a Recover.
 	ErrPoisoned = errors.New("journal: poisoned")
 	// ErrNotStore is returned when the directory holds something else, or a
-	// store whose CURRENT is missing or garbled.
+	// store whose CURRENT is missing or garbled, which is ErrCorrupt too.
 	ErrNotStore = errors.New("journal: not a store")
 	// ErrDiskFull is returned when there is no room: for an Enqueue while the
 	// reserve is missing, for anything when the reserve is used up. Nothing

@@ -33,8 +33,8 @@ type view struct {
 }
 
 // openView opens the segments that are there, again when one is gone by the
-// time it is opened. A CURRENT that cannot be used is curErr, and the store's
-// id is taken from a segment's head.
+// time it is opened. A CURRENT that cannot be used is curErr, and what it would
+// say is guessed from the other files.
 func openView(sys vfs.System, dir string) (*view, error) {
 	for i := 0; ; i++ {
 		v := &view{sys: sys, dir: dir, files: map[uint64]vfs.File{}, limit: noLimit}
@@ -56,7 +56,7 @@ func (v *view) open() error {
 	}
 	v.cur, v.curErr = readCurrent(v.sys, v.dir)
 	if errors.Is(v.curErr, fs.ErrNotExist) {
-		v.curErr = fmt.Errorf("%w: CURRENT is missing", ErrNotStore)
+		v.curErr = lostCurrent("the file is missing")
 	}
 	for _, name := range v.names {
 		n, ok := parseNumber(name, ".log")
@@ -72,7 +72,7 @@ func (v *view) open() error {
 	}
 	slices.Sort(v.segments)
 	if v.curErr != nil {
-		if err := v.guessStore(); err != nil {
+		if err := v.guess(); err != nil {
 			return err
 		}
 	} else if now, err := readCurrent(v.sys, v.dir); err != nil || now.Generation != v.cur.Generation {
@@ -82,11 +82,35 @@ func (v *view) open() error {
 	return v.readControl()
 }
 
-// guessStore takes the store's id from the first sound head.
-func (v *view) guessStore() error {
+// guess makes up for a lost CURRENT: the store's id from the first sound head,
+// the newest sound checkpoint, every payload file.
+func (v *view) guess() error {
 	if errors.Is(v.curErr, ErrUnsupported) {
 		return v.curErr
 	}
+	id, ok := v.guessStore()
+	if !ok {
+		return v.curErr
+	}
+	v.cur = Current{Level: FormatLevel, StoreID: id}
+	for _, name := range v.names {
+		if n, ok := parseNumber(name, ".idx"); ok && n > v.cur.Checkpoint && v.soundCheckpoint(n) {
+			v.cur.Checkpoint = n
+		}
+		if n, ok := parseNumber(name, ".pay"); ok {
+			v.cur.Payload = append(v.cur.Payload, n)
+		}
+	}
+	slices.Sort(v.cur.Payload)
+	v.cur.First = v.cur.Checkpoint + 1
+	if v.cur.Checkpoint == 0 {
+		v.cur.First = v.segments[0]
+	}
+	return nil
+}
+
+// guessStore takes the store's id from the first sound head.
+func (v *view) guessStore() (id [16]byte, ok bool) {
 	for _, n := range v.segments {
 		b := make([]byte, headSize)
 		if _, err := v.files[n].ReadAt(b, 0); err != nil {
@@ -95,11 +119,18 @@ func (v *view) guessStore() error {
 		r := parseHead(b[headerSize:])
 		var h header
 		if s, err := parseHeader(b, seedOf(r.store), &h); s == sightFrame && err == nil && h.kind == KindHead {
-			v.cur = Current{Level: FormatLevel, First: v.segments[0], StoreID: r.store}
-			return nil
+			return r.store, true
 		}
 	}
-	return v.curErr
+	return id, false
+}
+
+func (v *view) soundCheckpoint(n uint64) bool {
+	k, err := openCheckpoint(v.sys, v.dir, v.cur.StoreID, n)
+	if err != nil {
+		return false
+	}
+	return k.read(func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }) == nil
 }
 
 // readControl takes the published end from CONTROL, when it is of this boot.
@@ -158,12 +189,17 @@ func Inspect(sys vfs.System, dir string, fn func(*Frame) error) error {
 }
 
 // InspectCheckpoint hands the content of the current checkpoint to fn, n being
-// its number, without opening the store. With no checkpoint fn is not called.
-// Damage is a *CorruptError; a reader gives nothing unverified.
+// its number, without opening the store; where CURRENT is lost, of the newest
+// sound one. With no checkpoint fn is not called. Damage is a *CorruptError; a
+// reader gives nothing unverified.
 func InspectCheckpoint(sys vfs.System, dir string, fn func(n uint64, r io.Reader) error) error {
 	for i := 0; ; i++ {
-		cur, err := readCurrent(sys, dir)
+		v, err := openView(sys, dir)
 		if err != nil {
+			return fmt.Errorf("inspect checkpoint: %w", err)
+		}
+		cur := v.cur
+		if err := v.close(); err != nil {
 			return fmt.Errorf("inspect checkpoint: %w", err)
 		}
 		if cur.Checkpoint == 0 {

@@ -107,8 +107,10 @@ func (l *Log) checkUnborn() error {
 			}
 		case name == currentName:
 			return nil // finished by somebody else meanwhile
+		case ofStore(name):
+			return lostCurrent("the file is missing, but there is " + name)
 		default:
-			return fmt.Errorf("%w: there is no CURRENT, but there is %q; use an empty directory, or put CURRENT back", ErrNotStore, name)
+			return fmt.Errorf("%w: there is no CURRENT, but there is %q: use an empty directory", ErrNotStore, name)
 		}
 	}
 	return nil
@@ -125,9 +127,24 @@ func (l *Log) checkBlank(name string) error {
 		return err
 	}
 	if off >= 0 {
-		return fmt.Errorf("%w: CURRENT is missing, but %s holds a log; put CURRENT back or repair into a new directory", ErrNotStore, name)
+		return lostCurrent("the file is missing, but there is a log in " + name)
 	}
 	return nil
+}
+
+// ofStore reports whether only a store has a file of this name.
+func ofStore(name string) bool {
+	for _, ext := range []string{".log", ".idx", ".pay"} {
+		if _, ok := parseNumber(name, ext); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// lostCurrent is the error for a store whose CURRENT is of no use.
+func lostCurrent(what string) error {
+	return fmt.Errorf("%w: %w", ErrNotStore, &CorruptError{File: currentName, What: what})
 }
 
 // openLocked does the part of Open that LOCK covers.

@@ -105,7 +105,7 @@ func (x *examiner) run(sys vfs.System, dir string) (r Report, err error) {
 	defer func() { err = errors.Join(err, x.v.close()) }()
 	x.r.Current = x.v.cur
 	if x.v.curErr != nil {
-		if err := x.find(BadCurrent, currentName, 0, x.v.curErr.Error()); err != nil {
+		if err := x.sideError(BadCurrent, currentName, x.v.curErr); err != nil {
 			return x.r, err
 		}
 	}
