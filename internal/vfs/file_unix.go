@@ -59,8 +59,10 @@ func (f *file) Close() error {
 		if n == 0 && f.users.CompareAndSwap(0, 2*closing) {
 			return f.release()
 		}
-		if n > 0 && f.users.CompareAndSwap(n, n+closing) {
-			return f.unlockRaw()
+		if n > 0 && f.users.CompareAndSwap(n, n+closing+1) { // one user more: us, while we unlock
+			err := f.unlockRaw()
+			f.leave()
+			return err
 		}
 	}
 }

@@ -87,8 +87,8 @@ func TestCheckDir(t *testing.T) {
 	}{
 		{"passes a private directory", func(string) error { return nil }, "", nil},
 		{"passes one that others may read", func(dir string) error { return os.Chmod(dir, 0o755) }, "", nil},
-		{"refuses one that the group may write", func(dir string) error { return os.Chmod(dir, 0o770) }, "chmod 700", os.ErrPermission},
-		{"refuses one that all may write", func(dir string) error { return os.Chmod(dir, 0o1777) }, "chmod 700", os.ErrPermission},
+		{"refuses one that the group may write", func(dir string) error { return os.Chmod(dir, 0o770) }, "chmod go-w", os.ErrPermission},
+		{"refuses one that all may write", func(dir string) error { return os.Chmod(dir, 0o1777) }, "chmod go-w", os.ErrPermission},
 		{"refuses one of another user", func(dir string) error { return os.Chown(dir, 65534, -1) }, "belongs to user 65534", os.ErrPermission},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -81,11 +81,15 @@ func (h *host) CheckDir(name string, allow bool) error {
 			name, st.Uid, uid, fs.ErrPermission)
 	}
 	if st.Mode&0o022 != 0 {
-		return fmt.Errorf("%s may be written by others (mode %#o): run chmod 700 on it: %w",
+		return fmt.Errorf("%s may be written by others (mode %#o): use a directory of its own, or chmod go-w this one if it is: %w",
 			name, st.Mode&0o777, fs.ErrPermission)
 	}
-	if err := again(func() error { return unix.Faccessat(unix.AT_FDCWD, name, unix.W_OK|unix.X_OK, unix.AT_EACCESS) }); err != nil {
-		return fmt.Errorf("%s cannot be written by this process: run chmod 700 on it: %w", name, fs.ErrPermission)
+	switch err := again(func() error { return unix.Faccessat(unix.AT_FDCWD, name, unix.W_OK|unix.X_OK, unix.AT_EACCESS) }); err {
+	case nil:
+	case unix.EROFS:
+		return fmt.Errorf("%s is on a read-only file system: mount it for writing, or use another directory: %w", name, err)
+	default:
+		return fmt.Errorf("%s cannot be written by this process: use another directory, or give its owner the right to write: %w", name, fs.ErrPermission)
 	}
 	return h.CheckMount(name, allow)
 }
