@@ -49,7 +49,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"an address", "redis://localhost/0", "redis://"},
 		{"a file's address", "file:///tmp/jobs", "file://"},
 		{"a file", file, file},
-		{"nothing", "", ""},
+		{"no name", "", "is empty"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := spool.Open(c.dir)

@@ -78,6 +78,9 @@ type Stats struct {
 // Stats returns the handle's counters.
 func (b *Broker) Stats() *Stats { return &b.stats }
 
+// errNoName keeps an unset variable from making the current directory a store.
+var errNoName = fmt.Errorf("%w: the name of the directory is empty: use . for the current one", broker.ErrInvalid)
+
 // Open opens the store in dir, which is made when it is not there. When it
 // returns, the store exists durably.
 //
@@ -95,6 +98,9 @@ func Open(dir string, cfg Config) (*Broker, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	if dir == "" {
+		return nil, errNoName
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -55,6 +55,9 @@ func Inspect(dir string, fn func(Entry) error) error {
 // storeDir makes dir absolute and says so when it cannot be a store, before
 // anything looks into it.
 func storeDir(dir string) (string, error) {
+	if dir == "" {
+		return "", errNoName
+	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err

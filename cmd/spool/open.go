@@ -21,7 +21,7 @@ func (a *app) openStore(dir string, how access) (*filebroker.Broker, error) {
 // isStore says whether a directory holds a store, without touching it.
 func isStore(dir string) error {
 	err := filebroker.IsStore(dir)
-	if err == nil || errors.Is(err, fs.ErrPermission) {
+	if err == nil || dir == "" || errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	return &noStore{dir}
