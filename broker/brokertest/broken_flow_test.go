@@ -327,22 +327,23 @@ func (b strict) Settle(ctx context.Context, c broker.Call, s []broker.Settlement
 	return b.Model.Settle(ctx, c, s)
 }
 
-// TestTheSuiteNoticesEpochs runs a broker that keeps its buckets through a
-// restart as one that may not, and the other way round.
-func TestTheSuiteNoticesEpochs(t *testing.T) {
+// TestTheSuiteNoticesARestart runs a broker that begins no epoch when the
+// machine restarts, and one that begins one whenever all clients were closed.
+func TestTheSuiteNoticesARestart(t *testing.T) {
 	for _, c := range []struct {
-		name      string
-		has, says bool
+		name    string
+		restart func(m *Model)
+		open    func(m *Model)
 	}{
-		{"a broker that says it has them is wrong", false, true},
-		{"a broker that says it has none is wrong", true, false},
+		{"none after a restart", func(*Model) {}, func(*Model) {}},
+		{"one with each client", func(*Model) {}, func(m *Model) { m.s.reboot = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			failed := noticed(t, []string{"rates"}, func() Harness {
 				m := NewModel(nil)
-				m.s.epochs = c.has
 				h := modelHarness(m)
-				h.Epochs = c.says
+				h.Restart = func() { c.restart(m) }
+				h.Open = func() broker.Broker { c.open(m); return m.Open() }
 				return h
 			})
 			if failed["rates"] == 0 {

@@ -220,15 +220,18 @@ var limitRules = []rule{
 	}},
 	{"a waiting claim looks past all the limited jobs before it sleeps", func(f *fixture) {
 		f.set(running("slots", broker.PerGroup, 1))
-		const groups = 1000
+		const groups = 450
 		var jobs []broker.NewJob
 		for i := range 2 * groups {
 			jobs = append(jobs, ofGroup(fmt.Sprint("g", i%groups)))
+			jobs[i].Priority = int32(1 - i/groups)
 		}
 		f.add(queue, jobs...)
-		for got := 0; got < groups; {
+		got := 0
+		for range 20 {
 			got += len(f.claim(100))
 		}
+		want(f, "leases", got, groups)
 		last := f.addOne(with(func(n *broker.NewJob) { n.Task, n.Priority = "free", -1 }))
 		c := f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, Max: 1, Wait: 2 * time.Second})
 		f.wantOrder("claims", leaseIDs(c.Leases), []broker.Ref{last}, 0)

@@ -2,21 +2,17 @@ package brokertest
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spoolq/spool/broker"
 )
 
-// fresh begins a case about rates: every bucket is full again, also where the
-// first claim ever finds it empty.
+// fresh begins a case about rates, which shifts the clock.
 func (f *fixture) fresh(limits ...broker.Setting) {
 	f.Helper()
 	f.needsShift()
 	f.set(limits...)
-	want(f, "leases of nothing", len(f.take(f.b, broker.ClaimRequest{}).Leases), 0)
-	if f.h.Epochs {
-		f.advance(24 * time.Hour)
-	}
 }
 
 // burst claims all that can be had now, and returns how many.
@@ -280,39 +276,43 @@ var rateRules = []rule{
 			f.Errorf("the claim took %v, want 4s", took)
 		}
 	}},
-	{"a restart gives back nothing of a rate", func(f *fixture) {
+	{"a client that comes after the last has gone finds the buckets as they were", func(f *fixture) {
 		if !f.h.Reopen {
 			f.Skipf("this store ends with its clients")
 		}
 		f.fresh(rated("speed", broker.PerTenant, 1, time.Minute, 2))
-		f.add(queue, of("x"), of("x"), of("x"), of("x"))
-		want(f, "at once", f.burst(), 2)
+		f.add(queue, of("x"), of("x"), of("x"), of("x"), of("y"), of("y"))
+		want(f, "at once", len(f.take(f.b, broker.ClaimRequest{Remote: true, TTL: time.Hour, Max: 3}).Leases), 3)
 		f.advance(30 * time.Second)
 		f.must("close", f.b.Close())
 		f.b = f.open()
 		f.maintain()
-		f.none()
+		want(f, "half an interval later", fmt.Sprint(tenants(f.hold(100))), "[y]")
+		f.must("close", f.b.Close())
+		f.b = f.open()
+		f.advance(time.Minute)
+		f.maintain()
+		want(f, "after an interval", fmt.Sprint(shares(f.servedAll())), "map[x:1 y:1]")
 	}},
-	{"a new epoch begins with empty buckets", func(f *fixture) {
-		if !f.h.Epochs {
-			f.Skipf("this broker has one epoch")
+	{"after a restart of the machine every bucket starts empty", func(f *fixture) {
+		if f.h.Restart == nil {
+			f.Skipf("the machine cannot be restarted")
 		}
 		f.fresh(rated("speed", broker.PerTenant, 1, time.Minute, 3))
 		f.add(queue, of("x"), of("x"), of("x"), of("x"), of("y"), of("y"), of("y"))
-		f.advance(time.Hour)
 		f.must("close", f.b.Close())
+		f.h.Restart()
 		f.b = f.open()
 		want(f, "at once", fmt.Sprint(tenants(f.hold(100))), "[x y]")
 		f.advance(time.Minute - time.Millisecond)
 		f.none()
 		f.advance(time.Millisecond)
-		want(f, "after an interval", fmt.Sprint(tenants(f.hold(100))), "[x y]")
-		other := f.open()
-		f.take(other, broker.ClaimRequest{})
-		f.must("close", f.b.Close())
-		f.b = other
-		f.advance(time.Hour)
-		f.maintain()
-		want(f, "in the epoch that goes on", f.burst(), 6)
+		want(f, "after an interval", fmt.Sprint(shares(f.servedAll())), "map[x:1 y:1]")
 	}},
+}
+
+// servedAll claims all that can be had and says in one string whose it is.
+func (f *fixture) servedAll() string {
+	f.Helper()
+	return strings.Join(tenants(f.hold(1000)), "")
 }

@@ -17,10 +17,11 @@ type Harness struct {
 	// Reopen says that what the store holds outlives the last of its clients.
 	Reopen bool
 
-	// Epochs says that a restart of the machine is known to have ended every
-	// lease: a claim made while no other open client has made one begins a new
-	// epoch at that instant, in which every rate's bucket starts empty.
-	Epochs bool
+	// Restart restarts the machine, of which nothing that was written is lost.
+	// The suite has closed all clients. A store that may have forgotten its last
+	// claims then begins a new epoch with its next claim, in which every rate's
+	// bucket starts empty. nil: it cannot, or the store does not outlive it.
+	Restart func()
 
 	// Clock is the clock that the broker reads. nil: it reads package time, or
 	// that of the machine.

@@ -31,7 +31,6 @@ type tokens struct{ real, model broker.Token }
 
 func newPlayer(f *fixture) *player {
 	p := &player{f: f, m: NewModel(f.h.Clock), flow: flows(f.b), runs: map[broker.Ref][]tokens{}, settled: map[lease]bool{}}
-	p.m.s.epochs = f.h.Epochs
 	for i := range p.clients {
 		p.open(i)
 	}

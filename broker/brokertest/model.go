@@ -31,7 +31,6 @@ type Model struct {
 	closed  chan struct{}
 	once    sync.Once
 	workers map[string]broker.Worker // registered through this handle, by id
-	claimed bool                     // it has made a claim: it holds the epoch
 }
 
 var (
@@ -53,8 +52,8 @@ type store struct {
 	totals  map[taskName]*broker.Totals
 	paused  map[string]bool
 	flows   map[string]*flow // by queue
-	epochs  bool             // an epoch ends with the last client that has made a claim
-	epoch   *big.Rat         // when the current one began; nil for none
+	reboot  bool             // the machine was restarted since the last claim
+	epoch   *big.Rat         // when the epoch after its last restart began; nil for none
 	handles []*Model
 	changed chan struct{} // closed and replaced at every change
 	watches []*watch

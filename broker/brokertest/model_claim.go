@@ -63,7 +63,7 @@ func (m *Model) wait(ctx context.Context, d time.Duration, look func() (ok bool,
 }
 
 func (s *store) claim(m *Model, r broker.ClaimRequest) broker.Claimed {
-	s.openEpoch(m)
+	s.openEpoch()
 	var got broker.Claimed
 	for _, queue := range s.queues(r) {
 		for j := s.best(queue, r); j != nil && !got.More; j = s.best(queue, r) {

@@ -149,13 +149,11 @@ func (s *store) bucket(name string, l *broker.Limit, j *job) *big.Rat {
 	return tat
 }
 
-// openEpoch lets m make a claim: it joins the epoch that an open client holds,
-// or begins the next one.
-func (s *store) openEpoch(m *Model) {
-	if s.epochs && !slices.ContainsFunc(s.handles, func(h *Model) bool { return h.claimed }) {
-		s.epoch = s.clockRat()
+// openEpoch begins an epoch with the first claim after a restart of the machine.
+func (s *store) openEpoch() {
+	if s.reboot {
+		s.reboot, s.epoch = false, s.clockRat()
 	}
-	m.claimed = true
 }
 
 // rateBlock says until when the rate l keeps j from being claimed, nil for not.

@@ -13,7 +13,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // modelHarness puts a model under test. The first client stays open, so the
 // store outlives those that the suite opens.
 func modelHarness(m *Model) Harness {
-	return Harness{Open: func() broker.Broker { return m.Open() }, Reopen: true}
+	return Harness{Open: func() broker.Broker { return m.Open() }, Reopen: true, Restart: func() { m.s.reboot = true }}
 }
 
 // manualHarness is the same with a clock that stands still.
@@ -23,22 +23,8 @@ func manualHarness(broken func(r *rules)) Harness {
 	if broken != nil {
 		broken(&m.s.rules)
 	}
-	return manual(m, c)
-}
-
-func manual(m *Model, c *ManualClock) Harness {
 	h := modelHarness(m)
 	h.Clock, h.Advance, h.StepWall, h.Frozen = c, c.Advance, c.StepWall, true
-	return h
-}
-
-// epochHarness is the same for a broker whose buckets are empty after a restart.
-func epochHarness() Harness {
-	c := NewManualClock(noon)
-	m := NewModel(c)
-	m.s.epochs = true
-	h := manual(m, c)
-	h.Epochs = true
 	return h
 }
 
@@ -50,12 +36,7 @@ func TestModelKeepsTheContractOnAManualClock(t *testing.T) {
 	Run(t, func(t *testing.T) Harness { return manualHarness(nil) })
 }
 
-func TestModelWithEpochsKeepsTheContract(t *testing.T) {
-	Run(t, func(t *testing.T) Harness { return epochHarness() })
-}
-
 func TestModelAgreesWithItself(t *testing.T) {
 	RunHistories(t, func(t *testing.T) Harness { return manualHarness(nil) }, 100, 1)
 	RunHistoriesInBubbles(t, func(t *testing.T) Harness { return modelHarness(NewModel(nil)) }, 20, 1000)
-	RunHistories(t, func(t *testing.T) Harness { return epochHarness() }, 20, 2000)
 }
