@@ -77,7 +77,7 @@ func (a *app) stats(v *statsView) error {
 		return err
 	}
 	if len(v.Counts) > 0 {
-		w := a.table("\nQUEUE", "TASK", "SCHEDULED", "READY", "LEASED", "DONE", "DEAD", "CANCELLED", "| EVER ENQUEUED", "ACKED", "FAILED", "EXPIRED", "DIED")
+		w := a.table("\nQUEUE", "TASK", "SCHEDULED", "READY", "LEASED", "DONE", "DEAD", "CANCELLED", "| EVER ENQUEUED", "ACKED", "FAILED", "EXPIRED", "DEAD LETTERS")
 		for _, n := range v.Counts {
 			queue := n.Queue
 			if n.Paused {
