@@ -145,7 +145,7 @@ func (c *corpus) recovers(m *crashfs.Machine, mo *moment) {
 	m.Clock.Step(mo.wall.Sub(m.Clock.Wall()))
 	b, err := openOn(m.Process())
 	must(c, err)
-	sameMoment(c, b, mo)
+	c.sameMoment(b, mo)
 	goesOn(c, m, b)
 }
 

@@ -62,18 +62,19 @@ type moment struct {
 // each frame.
 type scene struct {
 	testing.TB
-	m       *crashfs.Machine
-	model   *brokertest.Model  // keeps the model's store; never closed
-	watcher vfs.System         // looks at the log
-	moments []*moment          // by frame; the first is the empty store
-	at      map[uint64]*moment // by the sequence of a frame of any kind
-	seq     uint64             // of the last frame
-	frames  []journal.Frame    // all of them, without bodies
-	bodies  [][]byte           // of the data frames
-	runs    map[broker.Ref]run // the last lease of each job
-	handed  []handed           // every lease that was given out
-	tried   func(string)       // told of what is about to be called; may be nil
-	acked   func(last uint64)  // told that an answer rests on all frames so far; may be nil
+	m         *crashfs.Machine
+	model     *brokertest.Model  // keeps the model's store; never closed
+	watcher   vfs.System         // looks at the log
+	moments   []*moment          // by frame; the first is the empty store
+	at        map[uint64]*moment // by the sequence of a frame of any kind
+	seq       uint64             // of the last frame
+	frames    []journal.Frame    // all of them, without bodies
+	bodies    [][]byte           // of the data frames
+	runs      map[broker.Ref]run // the last lease of each job
+	handed    []handed           // every lease that was given out
+	tried     func(string)       // told of what is about to be called; may be nil
+	acked     func(last uint64)  // told that an answer rests on all frames so far; may be nil
+	unordered bool               // what one upkeep moved stands in any order
 }
 
 // run is the last lease of a job, by the broker and by the model.
@@ -167,6 +168,9 @@ func (s *scene) takeFrames(c *twin) {
 func (s *scene) sameAsModel(c *twin) {
 	s.Helper()
 	got, want := lookLoosely(s, c.real), lookLoosely(s, s.model)
+	if s.unordered {
+		got, want = inAnyOrder(got), inAnyOrder(want)
+	}
 	if !slices.Equal(got, want) {
 		s.Fatalf("the store is not as the model says:\n%s", difference(want, got))
 	}
@@ -364,6 +368,15 @@ func (c *twin) compact() uint64 {
 	}
 	c.done(false)
 	return got.Checkpoint
+}
+
+// tidy makes a checkpoint, if there is anything that it makes needless.
+func (c *twin) tidy() {
+	c.s.Helper()
+	c.step("compact")
+	_, err := c.real.Compact(context.Background())
+	must(c.s, err)
+	c.done(false)
 }
 
 // close closes c, and by looks at the result.

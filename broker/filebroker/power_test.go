@@ -46,9 +46,9 @@ type cut struct {
 	handed int    // how many leases had been given out
 }
 
-// cuts plays everyOperation and cuts the power before every operation that
+// cuts plays a life of a store and cuts the power before every operation that
 // changes what the disk holds, each time in up to limit ways.
-func cuts(t *testing.T, cfg crashfs.Config, limit int) (s *scene, all []cut) {
+func cuts(t *testing.T, cfg crashfs.Config, life func(*scene), limit int) (s *scene, all []cut) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s = newScene(t, cfg)
@@ -72,7 +72,7 @@ func cuts(t *testing.T, cfg crashfs.Config, limit int) (s *scene, all []cut) {
 			}
 			return nil
 		})
-		everyOperation(s)
+		life(s)
 		take("the end")
 		s.m.Inject(nil)
 	})
@@ -110,7 +110,7 @@ func TestAPowerCutLosesNothingThatWasAcknowledged(t *testing.T) {
 		{crashfs.Config{Seed: 1}, many(64, 3*thin)},
 		{crashfs.Config{Seed: 2, Torn: true, Versions: 2}, many(64, 3*thin)},
 	} {
-		s, all := cuts(t, of.cfg, of.limit)
+		s, all := cuts(t, of.cfg, everyOperation, of.limit)
 		t.Logf("torn sectors %v: %d cuts, %d frames", of.cfg.Torn, len(all), len(s.moments)-1)
 		for i := range all {
 			if i%stride(1) == 0 {
@@ -127,7 +127,7 @@ func TestAPowerCutLosesNothingThatWasAcknowledged(t *testing.T) {
 // TestThePowerCutTestNoticesAMissingSync is the control: on a machine whose
 // syncs do nothing the same cuts lose what was acknowledged.
 func TestThePowerCutTestNoticesAMissingSync(t *testing.T) {
-	s, all := cuts(t, crashfs.Config{Seed: 1, IgnoreSync: true}, 3)
+	s, all := cuts(t, crashfs.Config{Seed: 1, IgnoreSync: true}, everyOperation, 3)
 	n := 0
 	for i := range all {
 		if _, lost, _ := all[i].last(s); lost {
@@ -159,7 +159,7 @@ func (c *cut) check(s *scene, i int) {
 	b, err := openOn(m.Process())
 	must(s, err)
 	if alone {
-		sameMoment(s, b, mo)
+		s.sameMoment(b, mo)
 	} else {
 		sameButForLeases(s, b, mo)
 	}
