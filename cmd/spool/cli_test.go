@@ -3,12 +3,18 @@ package main
 import (
 	"bytes"
 	"flag"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -208,4 +214,39 @@ func TestLookingCreatesNothing(t *testing.T) {
 		}
 		s.fails(exitNotFound, "is not a store", "list")
 	})
+}
+
+// TestExitCodes: what a broker may return decides the exit code, however it is
+// wrapped.
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"nothing", nil, exitOK},
+		{"anything else", io.ErrUnexpectedEOF, exitFailed},
+		{"a reader that is gone", syscall.EPIPE, exitOK},
+		{"a file system or a format that cannot be used", spool.ErrUnsupported, exitUnhealthy},
+		{"damage", spool.ErrCorrupt, exitUnhealthy},
+		{"a failed write", spool.ErrPoisoned, exitUnhealthy},
+		{"a full disk", spool.ErrFull, exitUnhealthy},
+		{"a full queue", &spool.FullError{Queue: "q"}, exitQueueFull},
+		{"a setting that was changed", broker.ErrConflict, exitFailed},
+		{"a lease that is lost", spool.ErrLeaseLost, exitLeaseLost},
+		{"a job that is not there", spool.ErrNotFound, exitNotFound},
+		{"what can never be right", spool.ErrInvalid, exitUsage},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := system()
+			a.errw = io.Discard
+			err := c.err
+			if err != nil {
+				err = fmt.Errorf("open the store: %w", fmt.Errorf("journal: %w", c.err))
+			}
+			if got := a.exitCode(err); got != c.want {
+				t.Errorf("%v: exit code %d, want %d", err, got, c.want)
+			}
+		})
+	}
 }

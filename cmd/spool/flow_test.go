@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
 )
 
@@ -133,6 +134,9 @@ func TestOrderedJobsRunOneAtATime(t *testing.T) {
 	if j := s.show(first); j["ordered"] != true || l["id"] != first {
 		t.Fatalf("claimed %v, the job is %v", l["id"], j)
 	}
+	if out := s.ok("show", first); !strings.Contains(out, "ordered") {
+		t.Errorf("show writes %s", out)
+	}
 	if l := object[shown](t, s.ok("claim", "--json")); l["id"] != other {
 		t.Errorf("claimed %v, want the one that is not ordered", l["id"])
 	}
@@ -197,6 +201,14 @@ func TestExplain(t *testing.T) {
 	}
 	s.ok("cancel", later)
 	explain(later, "final", "cancelled")
+	batch, err := spool.New(b, spool.Config{}).EnqueueBatch(t.Context(), spool.Raw("sum", nil), spool.Raw("slow", nil), spool.Raw("slow", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	explain(batch.ID.String(), "batch", "the batch's other jobs")
+	if out := s.ok("show", batch.Members[1].String()); !strings.Contains(out, "member 1 of "+batch.ID.String()) {
+		t.Errorf("show writes %s", out)
+	}
 	s.fails(exitNotFound, "not found", "explain", "01890a5d-ac96-774b-bcce-b302099a8057")
 	if x := s.show(second)["explanation"].(map[string]any); x["reason"] == nil {
 		t.Errorf("show has %v", x)

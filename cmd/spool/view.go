@@ -139,17 +139,7 @@ func (a *app) details(j *broker.Job, why *broker.Explanation) error {
 	if j.Failures > 0 {
 		field("failures", fmt.Sprint(j.Failures))
 	}
-	field("tenant", text.Safe(j.Tenant))
-	field("group", text.Safe(j.Group))
-	field("key", text.Safe(j.Key))
-	for _, d := range [...]struct {
-		name  string
-		value time.Duration
-	}{{"timeout", j.Timeout}, {"start within", j.StartWithin}, {"retain", j.Retain}} {
-		if d.value != 0 {
-			field(d.name, text.Span(d.value))
-		}
-	}
+	placing(j, field)
 	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
 		field("header", text.Safe(name+"="+j.Headers[name]))
 	}
@@ -165,6 +155,9 @@ func (a *app) details(j *broker.Job, why *broker.Explanation) error {
 	if j.Progress != (broker.Progress{}) {
 		field("progress", fmt.Sprintf("%d %% %s", j.Progress.Percent, text.Safe(j.Progress.Note)))
 	}
+	if len(j.Log) > 0 {
+		field("log", text.Line(strings.Join(j.Log, "\n"), "\t"))
+	}
 	if j.Error != "" {
 		field("error", text.Line(j.Error, "\t"))
 	}
@@ -173,6 +166,27 @@ func (a *app) details(j *broker.Job, why *broker.Explanation) error {
 		field("result", body(j.Result))
 	}
 	return w.Flush()
+}
+
+// placing writes what decides when and beside which others a job runs.
+func placing(j *broker.Job, field func(name, value string)) {
+	field("tenant", text.Safe(j.Tenant))
+	field("group", text.Safe(j.Group))
+	if j.Ordered {
+		field("ordered", "one job of its group at a time")
+	}
+	field("key", text.Safe(j.Key))
+	if !j.Batch.IsZero() {
+		field("batch", fmt.Sprintf("member %d of %s", j.BatchOrdinal, j.Batch))
+	}
+	for _, d := range [...]struct {
+		name  string
+		value time.Duration
+	}{{"timeout", j.Timeout}, {"start within", j.StartWithin}, {"retain", j.Retain}} {
+		if d.value != 0 {
+			field(d.name, text.Span(d.value))
+		}
+	}
 }
 
 // body shows bytes with their size.
