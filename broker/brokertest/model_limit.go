@@ -110,6 +110,9 @@ func (r rate) ahead() *big.Rat {
 	return new(big.Rat).Mul(r.interval, big.NewRat(r.burst-1, 1))
 }
 
+// full is how far a bucket is ahead from which the whole burst was just claimed.
+func (r rate) full() *big.Rat { return new(big.Rat).Mul(r.interval, big.NewRat(r.burst, 1)) }
+
 // earliest is when the bucket tat allows a claim.
 func (r rate) earliest(tat, now *big.Rat) *big.Rat {
 	return new(big.Rat).Sub(later(tat, now), r.ahead())
@@ -130,21 +133,19 @@ func later(a, b *big.Rat) *big.Rat {
 // clockRat is the time that rates are counted in.
 func (s *store) clockRat() *big.Rat { return big.NewRat(int64(s.now().Sub(s.base)), 1) }
 
-// bucket returns what a rate has kept for j. In a new epoch it is as if all but
-// one of the burst's claims had been made when the epoch began.
+// bucket returns what a rate has kept for j. In a new epoch it is as if the whole
+// burst had been claimed when the epoch began: it may have been, and forgotten.
 func (s *store) bucket(name string, l *broker.Limit, j *job) *big.Rat {
 	tat, bucket := new(big.Rat), bucketName{name, scopeValue(l, j)}
 	if kept := s.flow(j.Queue).rates[bucket]; kept != nil {
 		// A rate that was changed meanwhile finds its bucket empty at worst.
-		r := newRate(l)
-		empty := new(big.Rat).Add(r.ahead(), r.interval)
 		tat = kept
-		if most := empty.Add(empty, s.flow(j.Queue).rated[bucket]); tat.Cmp(most) > 0 {
+		if most := new(big.Rat).Add(s.flow(j.Queue).rated[bucket], newRate(l).full()); tat.Cmp(most) > 0 {
 			tat = most
 		}
 	}
 	if s.epoch != nil {
-		tat = later(tat, new(big.Rat).Add(s.epoch, newRate(l).ahead()))
+		tat = later(tat, new(big.Rat).Add(s.epoch, newRate(l).full()))
 	}
 	return tat
 }
