@@ -2,6 +2,7 @@ package spool
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -18,8 +19,9 @@ const (
 )
 
 // claimLoop claims into free slots until ctx ends, or until a draining worker
-// finds nothing more. It never returns for a fault of the broker.
-func (r *run) claimLoop(ctx context.Context) {
+// finds nothing more. No fault of the broker ends it, but a closed client does,
+// with ErrClosed.
+func (r *run) claimLoop(ctx context.Context) error {
 	var pause pause
 	for ctx.Err() == nil {
 		free := r.free()
@@ -34,9 +36,12 @@ func (r *run) claimLoop(ctx context.Context) {
 		start := time.Now()
 		got, err := r.claim(ctx, free, idle)
 		if ctx.Err() != nil {
-			return
+			return nil
 		}
 		r.fault("claim", err)
+		if err != nil && r.client.closed.Load() {
+			return fmt.Errorf("run worker: %w: the client was closed before the worker was stopped", ErrClosed)
+		}
 		switch {
 		case err != nil:
 			pause.after(ctx, faultMin, faultMax)
@@ -44,11 +49,12 @@ func (r *run) claimLoop(ctx context.Context) {
 			pause.reset()
 		case got.broken:
 		case r.cfg.Drain && !got.more && idle:
-			return
+			return nil
 		case time.Since(start) < claimStumble:
 			pause.after(ctx, claimStumble, faultMin)
 		}
 	}
+	return nil
 }
 
 // taken is what claiming came to.

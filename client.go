@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -49,6 +50,7 @@ type Client struct {
 	plain      map[string]map[string]string // codec name to shared headers; read-only
 	upkeep     upkeep
 	declared   *declarations
+	closed     atomic.Bool
 }
 
 // New returns a client of b, which it then owns: Close closes it. New panics
@@ -81,8 +83,12 @@ func New(b broker.Broker, cfg Config) *Client {
 func (c *Client) Broker() broker.Broker { return c.broker }
 
 // Close closes the broker: waiting calls return ErrClosed. Stop the workers
-// first, so that they can give back their jobs. It is idempotent.
-func (c *Client) Close() error { return c.broker.Close() }
+// first, so that they can give back their jobs: one that still runs ends with
+// ErrClosed. It is idempotent.
+func (c *Client) Close() error {
+	c.closed.Store(true)
+	return c.broker.Close()
+}
 
 // repeat makes a call that may lose its reply: as long as the broker would
 // recognise the repeat, a call with an unknown outcome is made again with the

@@ -95,7 +95,7 @@ func (r *run) work(ctx context.Context, own declaration) error {
 	case <-declared: // the same
 	case <-ctx.Done():
 	}
-	r.claimLoop(ctx)
+	ended := r.claimLoop(ctx)
 	stopFlow()
 	left := r.shutdown()
 
@@ -110,7 +110,7 @@ func (r *run) work(ctx context.Context, own declaration) error {
 	}
 	slots.Wait()
 	r.log.Info("worker stopped", "worker", r.cfg.Name, "id", r.self.ID)
-	return nil
+	return ended
 }
 
 // flow starts the loop that declares and schedules, where the broker has that,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/broker/membroker"
 )
 
 func TestShutdownLetsRunningJobsFinish(t *testing.T) {
@@ -425,6 +426,28 @@ func TestOneJobCannotHoldUpTheSettlementOfOthers(t *testing.T) {
 				for j, err := range b.List(b.ctx, spool.Filter{States: []spool.State{spool.Scheduled}}) {
 					b.must(err)
 					wantText(b, j.Error, "ack: result: ")
+				}
+			})
+		})
+	}
+}
+
+func TestAClosedClientEndsItsWorkers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		after time.Duration // of the worker's start
+	}{{"closed before the worker starts", 0}, {"closed while the worker waits", time.Minute}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := spool.New(membroker.New(membroker.Config{}), spool.Config{Logger: slog.New(slog.DiscardHandler)})
+				w := spool.NewWorker(client, spool.WorkerConfig{})
+				instant.Handle(w, func(context.Context, string) error { return nil })
+				if c.after == 0 {
+					client.Close()
+				}
+				time.AfterFunc(c.after, func() { client.Close() })
+				if err := w.Run(t.Context()); !errors.Is(err, spool.ErrClosed) {
+					t.Errorf("run: %v", err)
 				}
 			})
 		})

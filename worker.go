@@ -268,8 +268,9 @@ func (w *Worker) stopped() {
 // It returns nil after a clean shutdown (and when Drain found nothing more), a
 // *ShutdownError when handlers ignored their cancellation or settlements could
 // not be made in time, ErrInvalid when the worker has no handler or runs
-// already, and ErrUnsupported when it has limits or schedules and the broker
-// cannot keep them. A fault of the broker never ends it: it is logged once per change,
+// already, ErrUnsupported when it has limits or schedules and the broker
+// cannot keep them; and ErrClosed when the client was closed before it was
+// stopped. A fault of the broker never ends it: it is logged once per change,
 // and the worker tries again.
 func (w *Worker) Run(ctx context.Context) error {
 	handlers, err := w.start()

@@ -56,7 +56,7 @@ func (h *host) ReadDir(name string) ([]string, error) {
 // refuseKind is the error for a directory on an unfit kind of file system.
 func refuseKind(name, kind string) error {
 	return fmt.Errorf("%s is on a file system of the kind %s, where locks or syncs cannot be relied on: "+
-		"use a directory on a local disk, or allow this one by option", name, kind)
+		"use a directory on a local disk, or allow this one by option: %w", name, kind, errors.ErrUnsupported)
 }
 
 // refuseReadOnly is the error for a directory that is mounted read-only.
