@@ -14,8 +14,18 @@ import (
 // declaration is what a worker's code says of the store's settings, by queue.
 type declaration map[string][]broker.Setting
 
-// add adds a setting; limits of one name become one, for the tasks of both.
-func (d declaration) add(queue string, s broker.Setting) {
+// add adds settings, or only their queue when there are none.
+func (d declaration) add(queue string, settings ...broker.Setting) {
+	if _, known := d[queue]; !known {
+		d[queue] = nil
+	}
+	for _, s := range settings {
+		d.set(queue, s)
+	}
+}
+
+// set adds a setting; limits of one name become one, for the tasks of both.
+func (d declaration) set(queue string, s broker.Setting) {
 	for i := range d[queue] {
 		o := &d[queue][i]
 		if o.Kind != s.Kind || o.Name != s.Name {
@@ -73,11 +83,11 @@ func (cfg *WorkerConfig) scheduleSettings(c *Client) (all []broker.QueueSetting,
 	for i := range cfg.Schedules {
 		queue, set, err := cfg.Schedules[i].setting(c)
 		if err != nil {
-			return nil, fmt.Errorf("Schedules[%d]: %w", i, err)
+			return nil, fmt.Errorf("field Schedules[%d]: %w", i, err)
 		}
 		for j, o := range all {
 			if o.Queue == queue && o.Name == set.Name {
-				return nil, fmt.Errorf("Schedules[%d]: schedule %q: Name: Schedules[%d] has it in queue %s, too", i, set.Name, j, queue)
+				return nil, fmt.Errorf("field Schedules[%d]: schedule %q: Name: Schedules[%d] has it in queue %s, too", i, set.Name, j, queue)
 			}
 		}
 		all = append(all, broker.QueueSetting{Queue: queue, Setting: set})
@@ -140,7 +150,7 @@ func (r *run) declare(ctx context.Context, own declaration) error {
 	}
 	for _, s := range settings {
 		if s.Owner == r.cfg.Name || s.Declared != nil && s.Declared.Owner == r.cfg.Name {
-			set[s.Queue] = set[s.Queue] // nothing, when there is nothing to say
+			set.add(s.Queue)
 		}
 	}
 	for _, queue := range slices.Sorted(maps.Keys(set)) {
@@ -154,8 +164,6 @@ func (r *run) declare(ctx context.Context, own declaration) error {
 
 func (d declaration) addAll(o declaration) {
 	for queue, set := range o {
-		for _, s := range set {
-			d.add(queue, s)
-		}
+		d.add(queue, set...)
 	}
 }

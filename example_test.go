@@ -2,16 +2,19 @@ package spool_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/membroker"
+	"github.com/spoolq/spool/cron"
 )
 
 type Email struct{ To, Subject string }
@@ -142,6 +145,104 @@ func ExampleLease_Enqueue() {
 	// Output:
 	// resize cat.png
 	// publish cat.png
+}
+
+// A limit is part of the declaration. The workers declare it to the store; it
+// holds over all processes, and an operator can override it.
+func ExampleRateLimit() {
+	convert := spool.Define[string]("convert",
+		spool.RateLimit("100/m burst 2", spool.PerTenant()), // each customer by itself
+		spool.RunningLimit(8),                               // all together
+	)
+	c := openMemory()
+	defer c.Close()
+	ctx := context.Background()
+	for _, name := range []string{"a.mov", "b.mov", "c.mov"} {
+		_, err := convert.Enqueue(ctx, c, name, spool.Tenant("acme"))
+		must(err)
+	}
+
+	w := spool.NewWorker(c, spool.WorkerConfig{Drain: true, Concurrency: 1})
+	convert.Handle(w, func(_ context.Context, name string) error {
+		fmt.Println("convert", name)
+		return nil
+	})
+	must(w.Run(ctx))
+	for j, err := range c.List(ctx, spool.Filter{States: []spool.State{spool.Ready}}) {
+		must(err)
+		fmt.Printf("%s waits, attempt %d\n", j.Payload, j.Attempt)
+	}
+	// Output:
+	// convert a.mov
+	// convert b.mov
+	// "c.mov" waits, attempt 0
+}
+
+// A schedule is declared by the worker. Any number of workers may run: each
+// tick is enqueued once.
+func ExampleSchedule() {
+	report := spool.Define[string]("report", spool.Queue("night"))
+	c := openMemory()
+	defer c.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+
+	w := spool.NewWorker(c, spool.WorkerConfig{Schedules: []spool.Schedule{{
+		Name: "nightly", Spec: "30 2 * * MON-FRI", Zone: "Europe/Paris",
+		Missed: cron.Skip, Grace: time.Hour, // better never than in the morning
+		Job: report.With("sales", spool.Priority(-1)),
+	}}})
+	ran := make(chan string)
+	report.Handle(w, func(_ context.Context, what string) error {
+		ran <- what
+		return nil
+	})
+	end := make(chan error)
+	go func() { end <- w.Run(ctx) }()
+
+	for { // until the worker has declared it
+		_, err := c.TriggerSchedule(ctx, "night", "nightly") // now, beside its instants
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, spool.ErrNotFound) {
+			log.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	fmt.Println(<-ran)
+	stop()
+	must(<-end)
+	// Output: sales
+}
+
+// A batch is a job that waits for others, whatever becomes of them.
+func ExampleClient_EnqueueBatch() {
+	resize := spool.Define[string]("resize", spool.Retain(time.Hour))
+	album := spool.Define[string]("album")
+	c := openMemory()
+	defer c.Close()
+	ctx := context.Background()
+
+	batch, err := c.EnqueueBatch(ctx, album.With("holiday"), resize.With("1.png"), resize.With("2.png"))
+	must(err)
+
+	w := spool.NewWorker(c, spool.WorkerConfig{Drain: true})
+	resize.Handle(w, func(context.Context, string) error { return nil })
+	album.Handle(w, func(ctx context.Context, name string) error {
+		for _, id := range batch.Members {
+			j, err := c.Get(ctx, id)
+			if err != nil {
+				return err
+			}
+			fmt.Println(name, j.State)
+		}
+		return nil
+	})
+	must(w.Run(ctx))
+	// Output:
+	// holiday done
+	// holiday done
 }
 
 // The low level, for programs that bring their own loop.

@@ -42,7 +42,7 @@ type fakeBroker struct {
 }
 
 // another returns another client of the store, as another process would be.
-func (f *fakeBroker) another() broker.Broker { return f.Broker.(*membroker.Broker).Another() }
+func (f *fakeBroker) another() Broker { return f.Broker.(*membroker.Broker).Another() }
 
 func (f *fakeBroker) set(fn func()) {
 	f.mu.Lock()

@@ -3,7 +3,9 @@ package spool_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,21 +84,59 @@ func TestAScheduleEnqueuesItsJobAtEachInstant(t *testing.T) {
 }
 
 func TestManySchedulersEnqueueEachTickOnce(t *testing.T) {
+	var added, existing atomic.Int64
+	cfg := quietConfig
+	cfg.OnEnqueue = []func(spool.EnqueueFunc) spool.EnqueueFunc{func(next spool.EnqueueFunc) spool.EnqueueFunc {
+		return func(ctx context.Context, queue string, jobs []broker.NewJob) ([]spool.Enqueued, error) {
+			answers, err := next(ctx, queue, jobs)
+			if answers[0].Existing {
+				existing.Add(1)
+			} else {
+				added.Add(1)
+			}
+			return answers, err
+		}
+	}}
 	bubble(t, func(b *bench) {
 		var stops []func() error
 		for range 5 {
 			process := *b
-			process.Client = spool.New(b.broker.another(), quietConfig)
+			slow := &fakeBroker{Broker: b.broker.another(), tick: func(broker.Tick) error {
+				<-time.After(rand.N(50 * time.Millisecond)) // so that several have seen the same
+				return nil
+			}}
+			process.Client = spool.New(slow, cfg)
 			stops = append(stops, process.scheduler(spool.Schedule{Name: "s", Spec: "@every 10s", Job: tidyUp.With("x")}))
 		}
 		for i := range 100 {
 			b.sleep(10 * time.Second)
-			want(b, "ticks", len(b.ticks("s")), i+1)
+			if n := len(b.ticks("s")); n != i && n != i+1 {
+				b.Fatalf("after %d ticks there are %d jobs", i+1, n)
+			}
 			if i < 4 {
 				b.must(stops[i]())
 			}
 		}
+		b.sleep(time.Second)
 		b.must(stops[4]())
+		want(b, "ticks", len(b.ticks("s")), 100)
+		want(b, "told as added", added.Load(), 100)
+		if existing.Load() == 0 {
+			b.Error("they never raced")
+		}
+	})
+}
+
+func TestAnUnchangedDeclarationWritesNothing(t *testing.T) {
+	bubble(t, func(b *bench) {
+		s := spool.Schedule{Name: "s", Spec: "@hourly", Job: tidyUp.With("x")}
+		b.must(b.scheduler(s)())
+		before, err := b.Settings(b.ctx, "")
+		b.must(err)
+		b.must(b.scheduler(s)())
+		after, err := b.Settings(b.ctx, "")
+		b.must(err)
+		want(b, "revision", after[0].Revision, before[0].Revision)
 	})
 }
 
@@ -213,6 +253,11 @@ func TestAPauseOfADeclaredScheduleOutlivesADeploy(t *testing.T) {
 		b.sleep(3 * time.Hour)
 		b.wantTicks("s")
 		b.wantErr(b.RemoveSchedule(b.ctx, "default", "s"), spool.ErrInvalid)
+		e, err := b.TriggerSchedule(b.ctx, "default", "s")
+		b.must(err)
+		want(b, "headers", line(b.job(e.ID).Headers), "map[spool.codec:json spool.schedule:s spool.version:1]")
+		_, err = b.Delete(b.ctx, spool.Filter{IDs: []spool.ID{e.ID}})
+		b.must(err)
 		b.must(b.ResumeSchedule(b.ctx, "default", "s"))
 		b.sleep(15 * time.Minute)
 		b.wantTicks("s", "01 03:10") // by what code says now, and from now on
@@ -263,7 +308,7 @@ func TestBadSchedulesAreRefused(t *testing.T) {
 				}
 				wantText(b, err.Error(), c.parts...)
 				defer func() {
-					wantText(b, fmt.Sprint(recover()), append(c.parts, "spool: NewWorker: Schedules[1]")...)
+					wantText(b, fmt.Sprint(recover()), append(c.parts, "spool: NewWorker: field Schedules[1]")...)
 					all, err := b.Schedules(b.ctx, "")
 					b.must(err)
 					want(b, "stored", len(all), 0)
@@ -399,7 +444,7 @@ func TestAKeyKeepsTicksFromPilingUp(t *testing.T) {
 
 func TestSchedulesFollowTheirZone(t *testing.T) {
 	bubble(t, func(b *bench) {
-		b.sleep(time.Date(2000, 4, 1, 12, 0, 0, 0, time.UTC).Sub(time.Now()))
+		b.sleep(time.Until(time.Date(2000, 4, 1, 12, 0, 0, 0, time.UTC)))
 		for _, dst := range []cron.DST{cron.Wall, cron.Vixie} {
 			b.must(b.AddSchedule(b.ctx, spool.Schedule{Name: dst.String(), Spec: "30 2 * * *", Zone: "America/New_York", DST: dst, Job: tidyUp.With("x")}))
 		}
