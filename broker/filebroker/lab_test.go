@@ -55,6 +55,7 @@ type moment struct {
 	wall  time.Time // when it was appended
 	state []byte    // as jobstate.State.Encode writes it
 	seen  []string  // what can be read of it, see look
+	due   bool      // the next commit changes it, whatever it is for
 }
 
 // scene plays calls one after the other on a file broker and on the model, in
@@ -149,7 +150,7 @@ func (s *scene) takeFrames(c *twin) {
 			if now.frame == len(s.moments) {
 				return fmt.Errorf("the step made more than one frame")
 			}
-			now = &moment{frame: len(s.moments), wall: s.m.Clock.Wall(), state: encoded(s, c.real), seen: seen}
+			now = &moment{frame: len(s.moments), wall: s.m.Clock.Wall(), state: encoded(s, c.real), seen: seen, due: c.real.cur.Load().untilDue() <= 0}
 			s.bodies = append(s.bodies, slices.Clone(f.Body))
 		}
 		g := *f
@@ -176,12 +177,27 @@ func (s *scene) sameAsModel(c *twin) {
 	}
 }
 
-// step begins a call.
+// step begins a call, after the upkeep of what became due in the tick before
+// it: the broker would see to that in the commit of the call.
 func (c *twin) step(what string) {
+	c.s.Helper()
 	c.s.m.Clock.Advance(tick)
 	if c.s.tried != nil {
 		c.s.tried(what)
 	}
+	if c.real.cur.Load().untilDue() <= 0 {
+		c.upkeep()
+	}
+}
+
+// upkeep sees to what is due.
+func (c *twin) upkeep() {
+	c.s.Helper()
+	_, err := c.real.Extend(context.Background(), broker.ExtendRequest{})
+	must(c.s, err)
+	_, err = c.model.Maintain(context.Background())
+	must(c.s, err)
+	c.done(false)
 }
 
 func (c *twin) enqueue(queue string, jobs ...broker.NewJob) []broker.Enqueued {
@@ -334,16 +350,11 @@ func (c *twin) command(kind broker.CommandKind, f broker.Filter, reason string) 
 	c.done(true)
 }
 
-// pass lets time pass, and any call sees to what is due then.
+// pass lets time pass, and sees to what is due then.
 func (c *twin) pass(d time.Duration) {
 	c.s.Helper()
 	c.s.m.Clock.Advance(d)
-	c.step("extend nothing")
-	_, err := c.real.Extend(context.Background(), broker.ExtendRequest{})
-	must(c.s, err)
-	_, err = c.model.Maintain(context.Background())
-	must(c.s, err)
-	c.done(false)
+	c.step("upkeep")
 }
 
 // maintain does the upkeep. It reserves much room, and so begins a segment.

@@ -158,9 +158,11 @@ func (c *cut) check(s *scene, i int) {
 	}
 	b, err := openOn(m.Process())
 	must(s, err)
-	if alone {
+	switch {
+	case mo.due:
+	case alone:
 		s.sameMoment(b, mo)
-	} else {
+	default:
 		sameButForLeases(s, b, mo)
 	}
 	if !proof && i%5 != 0 {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -67,12 +68,18 @@ func (r *chance) job(n int) broker.NewJob {
 		j.Priority = pickOne[int32](r, 0, 0, 0, 1)
 		j.MaxAttempts = pickOne(r, 0, 1, 2)
 		j.Retain = pickOne(r, 0, 0, -1, time.Minute)
-		j.Delay = pickOne(r, 0, 0, 0, time.Second)
+		j.Delay = pickOne(r, 0, 0, 0, r.moment())
 		j.StartWithin = pickOne(r, 0, 0, 0, time.Minute)
 		if r.IntN(3) == 0 {
 			j.Key, j.KeyHold = pickOne(r, "k", "l"), pickOne(r, broker.HoldUntilFinal, broker.HoldUntilStarted)
 		}
 	})
+}
+
+// moment is a time that no other delay ends at: the order of two jobs of one
+// call that are due at once is open.
+func (r *chance) moment() time.Duration {
+	return time.Second + time.Duration(r.IntN(1_000_000))*time.Microsecond
 }
 
 // leased are the numbers of some jobs that have or had a lease.
@@ -92,7 +99,7 @@ func (r *chance) settle(c *twin) {
 		case broker.Ack:
 			st.Result = pickOne(r, nil, nil, []byte("result"))
 		case broker.Nack, broker.Snooze:
-			st.Delay = pickOne(r, 0, time.Second)
+			st.Delay = pickOne(r, 0, r.moment())
 			st.Error = pickOne(r, "", "an error")
 		}
 	}, r.leased()...)
@@ -127,6 +134,23 @@ func TestAPowerCutInARandomLife(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestARepeatedSettlementIsKnownAfterACancel: what came of the job since does
+// not make the first one undone.
+func TestARepeatedSettlementIsKnownAfterACancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, crashfs.Config{Seed: 1})
+		a, b := s.open(), s.open()
+		later := func(st *broker.Settlement) { st.Delay = time.Minute }
+		a.enqueue("q", labJobs(1)...)
+		a.take("w", hour, 1)
+		a.end(broker.Snooze, later, 1)
+		b.command(broker.CancelJobs, broker.Filter{}, "")
+		if got := b.end(broker.Snooze, later, 1); got[0].Err != nil || got[0].State != broker.Cancelled {
+			t.Errorf("repeated: %+v", got)
+		}
+	})
 }
 
 // inAnyOrder is a look without the places in the lists.

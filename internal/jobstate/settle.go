@@ -354,7 +354,10 @@ func (s *State) applyFinal(j *job, r *finalRec, at int64) {
 	}
 	s.leave(j)
 	j.flags &^= waitsBatch
-	j.reason, j.ended, j.changedAt = r.reason, r.kind, at
+	j.reason, j.changedAt = r.reason, at
+	if r.kind != 0 { // else its last lease ended before, as it ended
+		j.ended = r.kind
+	}
 	s.failed(j, r.failures)
 	j.flags &^= cancelAsked
 	s.enter(j, r.state)
