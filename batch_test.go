@@ -24,7 +24,7 @@ func TestABatchIsCompleteWhenItsMembersAreFinal(t *testing.T) {
 			want(b, "member", line(j.Task, string(j.Payload), j.Batch, j.BatchOrdinal), line("part", i, batch.ID, i))
 		}
 		want(b, "the completion job", b.wantState(batch.ID, spool.Scheduled).Reason, broker.ReasonBatch)
-		ended := ""
+		var ended notes[spool.State]
 		w := spool.NewWorker(b.Client, spool.WorkerConfig{})
 		part.Handle(w, func(_ context.Context, n int) error {
 			if n == 1 {
@@ -38,18 +38,18 @@ func TestABatchIsCompleteWhenItsMembersAreFinal(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				ended += j.State.String() + " "
+				ended.add(j.State)
 			}
 			return nil
 		})
 		b.start(w)
 		b.sleep(time.Minute - time.Millisecond)
-		want(b, "before the last member", ended, "")
+		want(b, "before the last member", len(ended.all()), 0)
 		x, err := b.Explain(b.ctx, batch.ID)
 		b.must(err)
 		want(b, "why it waits", x.Reason, broker.WhyBatch)
 		b.sleep(time.Second)
-		want(b, "members in the end", ended, "done dead done ")
+		want(b, "members in the end", line(ended.all()), "[done dead done]")
 		b.wantState(batch.ID, spool.Done)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -314,3 +315,21 @@ func (b *bench) sleep(d time.Duration) {
 
 // quietConfig keeps examples and benchmarks free of logs.
 var quietConfig = spool.Config{Logger: slog.New(slog.DiscardHandler)}
+
+// notes is what handlers noted, in their order.
+type notes[T any] struct {
+	mu sync.Mutex
+	v  []T
+}
+
+func (n *notes[T]) add(v T) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.v = append(n.v, v)
+}
+
+func (n *notes[T]) all() []T {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.v)
+}

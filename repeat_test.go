@@ -35,9 +35,9 @@ func TestReplaceChangesTheJobThatWaits(t *testing.T) {
 		}
 
 		w := spool.NewWorker(b.Client, spool.WorkerConfig{})
-		var got []int
+		var got notes[int]
 		task.Handle(w, func(ctx context.Context, n int) error {
-			if got = append(got, n); n < 0 {
+			if got.add(n); n < 0 {
 				return nil
 			}
 			e, err := task.Enqueue(b.ctx, b.Client, 3)
@@ -46,7 +46,7 @@ func TestReplaceChangesTheJobThatWaits(t *testing.T) {
 		})
 		b.start(w)
 		b.sleep(2 * time.Hour)
-		want(b, "runs", line(got), line([]int{-1, -1, 2}))
+		want(b, "runs", line(got.all()), line([]int{-1, -1, 2}))
 		want(b, "payload", string(b.wantState(first.ID, spool.Done).Payload), "2")
 	})
 }
@@ -55,10 +55,11 @@ func TestDebounceRunsOnceCallsHaveStopped(t *testing.T) {
 	task := spool.Define[int]("t", spool.KeyBy(func(int) string { return "k" }), spool.Debounce(), spool.Delay(10*time.Second))
 	bubble(t, func(b *bench) {
 		w := spool.NewWorker(b.Client, spool.WorkerConfig{})
-		var got []int
-		var at time.Time
+		var got notes[int]
+		var at notes[time.Time]
 		task.Handle(w, func(_ context.Context, n int) error {
-			got, at = append(got, n), time.Now()
+			got.add(n)
+			at.add(time.Now())
 			return nil
 		})
 		b.start(w)
@@ -67,11 +68,11 @@ func TestDebounceRunsOnceCallsHaveStopped(t *testing.T) {
 			b.must(err)
 			b.sleep(time.Second)
 		}
-		want(b, "runs before they stop", len(got), 0)
+		want(b, "runs before they stop", len(got.all()), 0)
 		last := time.Now().Add(-time.Second)
 		b.sleep(time.Minute)
-		want(b, "runs", line(got), line([]int{19}))
-		want(b, "after the last call", at.Sub(last), 10*time.Second)
+		want(b, "runs", line(got.all()), line([]int{19}))
+		want(b, "after the last call", at.all()[0].Sub(last), 10*time.Second)
 
 		e, err := task.Enqueue(b.ctx, b.Client, 20)
 		b.must(err)
@@ -79,7 +80,7 @@ func TestDebounceRunsOnceCallsHaveStopped(t *testing.T) {
 		_, err = task.Enqueue(b.ctx, b.Client, 21, spool.Delay(0)) // now
 		b.must(err)
 		b.sleep(time.Millisecond)
-		want(b, "runs", line(got), line([]int{19, 21}))
+		want(b, "runs", line(got.all()), line([]int{19, 21}))
 	})
 }
 
