@@ -149,7 +149,7 @@ func public(err error) error {
 	for _, pair := range [...]struct{ from, to error }{
 		{journal.ErrPoisoned, broker.ErrPoisoned}, {journal.ErrCorrupt, broker.ErrCorrupt},
 		{journal.ErrDiskFull, broker.ErrFull}, {journal.ErrUnsupported, broker.ErrUnsupported},
-		{journal.ErrNotStore, broker.ErrInvalid}, {jobstate.ErrRecord, broker.ErrCorrupt},
+		{journal.ErrNotStore, broker.ErrInvalid}, {journal.ErrTooLarge, broker.ErrTooLarge}, {jobstate.ErrRecord, broker.ErrCorrupt},
 	} {
 		if errors.Is(err, pair.from) && !errors.Is(err, pair.to) {
 			return fmt.Errorf("%w: %w", pair.to, err)

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -194,6 +195,29 @@ func TestAReplacedLockIsNoticed(t *testing.T) {
 	must(t, m.WriteFile(join(labDir, lockName), nil))
 	if err := l.Lock(); !errors.Is(err, ErrNotStore) {
 		t.Errorf("with another LOCK it says %v", err)
+	}
+}
+
+// TestAReplacedFileIsNoticedByABusyHandle: one that never pauses for as long as
+// the interval between two comparisons.
+func TestAReplacedFileIsNoticedByABusyHandle(t *testing.T) {
+	for _, name := range []string{lockName, controlName} {
+		t.Run(name, func(t *testing.T) {
+			m := crashfs.New(crashfs.Config{Seed: 1})
+			l := mustOpenOn(t, m.Process())
+			must(t, appendOne(l, "one", Settle))
+			must(t, m.Process().Remove(join(labDir, name)))
+			for range 20 {
+				m.Clock.Advance(recheck / 10)
+				if err := appendOne(l, "more", Settle); err != nil {
+					if !errors.Is(err, ErrNotStore) || !strings.Contains(err.Error(), name) {
+						t.Error(err)
+					}
+					return
+				}
+			}
+			t.Errorf("the handle wrote for %v without %s", 2*recheck, name)
+		})
 	}
 }
 

@@ -112,17 +112,23 @@ func (v *view) guess() error {
 // guessStore takes the store's id from the first sound head.
 func (v *view) guessStore() (id [16]byte, ok bool) {
 	for _, n := range v.segments {
-		b := make([]byte, headSize)
-		if _, err := v.files[n].ReadAt(b, 0); err != nil {
-			continue // too short to have a head
-		}
-		r := parseHead(b[headerSize:])
-		var h header
-		if s, err := parseHeader(b, seedOf(r.store), &h); s == sightFrame && err == nil && h.kind == KindHead {
-			return r.store, true
+		if id, ok = storeOf(v.files[n]); ok {
+			break
 		}
 	}
-	return id, false
+	return id, ok
+}
+
+// storeOf reads which store a segment belongs to; not ok without a sound head.
+func storeOf(f vfs.File) (id [16]byte, ok bool) {
+	b := make([]byte, headSize)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return id, false // too short to have a head
+	}
+	r := parseHead(b[headerSize:])
+	var h header
+	s, err := parseHeader(b, seedOf(r.store), &h)
+	return r.store, s == sightFrame && err == nil && h.kind == KindHead
 }
 
 func (v *view) soundCheckpoint(n uint64) bool {

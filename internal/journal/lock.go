@@ -9,7 +9,7 @@ import (
 	"github.com/spoolq/spool/internal/vfs"
 )
 
-// recheck is how often LOCK is compared with its name: a store whose LOCK was
+// recheck is how often LOCK and CONTROL are compared with their names: a store whose LOCK was
 // replaced has two holders at a time.
 const recheck = 100 * time.Millisecond
 
@@ -110,13 +110,13 @@ func (l *Log) locked() error {
 	turn := max(c.load(ctlSeq)+1, 1) // 0 is no turn
 	c.store(ctlSeq, turn)
 	l.turn.Store(turn)
-	c.store(ctlSince, uint64(l.checked))
+	c.store(ctlSince, uint64(l.sys.Monotonic()))
 	c.store(ctlHolder, uint64(l.pid))
 	return nil
 }
 
-// checkLock compares LOCK with its name, now and then, and refuses a handle
-// that a fork took along.
+// checkLock compares LOCK and CONTROL with their names, now and then, and
+// refuses a handle that a fork took along.
 func (l *Log) checkLock() error {
 	if l.closed.Load() {
 		return ErrClosed
@@ -125,13 +125,16 @@ func (l *Log) checkLock() error {
 		return fmt.Errorf("%w: this handle was opened by process %d, before a fork", ErrClosed, l.pid)
 	}
 	now := l.sys.Monotonic()
-	if now-l.checked > recheck || l.checked == 0 {
-		same, err := l.lock.SameAs(join(l.dir, lockName))
+	if l.checked != 0 && now-l.checked <= recheck {
+		return nil
+	}
+	for name, f := range map[string]vfs.File{lockName: l.lock, controlName: l.control.file} {
+		same, err := f.SameAs(join(l.dir, name))
 		if err != nil {
-			return fmt.Errorf("check LOCK: %w", err)
+			return fmt.Errorf("check %s: %w", name, err)
 		}
 		if !same {
-			return fmt.Errorf("%w: LOCK was replaced while the store was open", ErrNotStore)
+			return fmt.Errorf("%w: %s was replaced while the store was open", ErrNotStore, name)
 		}
 	}
 	l.checked = now

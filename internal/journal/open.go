@@ -123,13 +123,17 @@ func (l *Log) checkBlank(name string) error {
 		return err
 	}
 	off, err := firstNonzero(f, 0)
+	_, ours := storeOf(f)
 	if err = joinClose(err, f); err != nil {
 		return err
 	}
-	if off >= 0 {
+	switch {
+	case off < 0:
+		return nil
+	case ours:
 		return lostCurrent("the file is missing, but there is a log in " + name)
 	}
-	return nil
+	return fmt.Errorf("%w: %s is no log of a store: use an empty directory", ErrNotStore, name)
 }
 
 // ofStore reports whether only a store has a file of this name.

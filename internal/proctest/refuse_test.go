@@ -188,8 +188,8 @@ func TestADirectoryThatIsUnfitIsRefusedAndLeftAlone(t *testing.T) {
 		{"a directory that holds a log of something else", then(emptyDir, holding("000001.log", "mine")), "invalid", "000001.log"},
 		{"a store whose CURRENT is gone", then(aStore, func(t *testing.T, dir string, _ func(*exec.Cmd)) {
 			must(t, os.Remove(filepath.Join(dir, "CURRENT")))
-		}), "invalid", "CURRENT"},
-		{"a store whose CURRENT says something else", then(aStore, holding("CURRENT", "mine\n")), "", "CURRENT"},
+		}), "corrupt", "CURRENT"},
+		{"a store whose CURRENT says something else", then(aStore, holding("CURRENT", "mine\n")), "corrupt", "CURRENT"},
 		{"a link to a store", then(aStore, func(t *testing.T, dir string, _ func(*exec.Cmd)) {
 			must(t, os.Rename(dir, dir+".moved"))
 			must(t, os.Symlink(dir+".moved", dir))

@@ -13,7 +13,7 @@ import (
 
 func TestSIGTERMFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
 	dir := newStore(t)
-	p := plan{Store: dir, Role: asWorker, Concurrency: 4, TTL: 30 * time.Second, Shutdown: 500 * time.Millisecond, Name: "leaving"}
+	p := plan{Store: dir, Role: asWorker, Concurrency: 4, TTL: 30 * time.Second, Shutdown: 4 * time.Second, Name: "leaving"}
 	leaving := start(t, p)
 	finishing := enqueue(t, dir, 2, gate, spool.Retain(time.Hour))
 	staying := enqueue(t, dir, 2, hold) // their handlers wait for the end of their context
