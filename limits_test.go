@@ -335,6 +335,23 @@ func TestADeclarationThatFailsIsRepeatedAndStopsNobody(t *testing.T) {
 	})
 }
 
+func TestNothingIsClaimedBeforeTheLimitsAreDeclared(t *testing.T) {
+	task := spool.Define[int]("t", spool.RunningLimit(1))
+	bubble(t, func(b *bench) {
+		b.broker.set(func() {
+			b.broker.change = func(broker.Change) error { <-time.After(time.Second); return nil }
+		})
+		b.add(task.With(1))
+		start := time.Now()
+		var after notes[time.Duration]
+		w := spool.NewWorker(b.Client, spool.WorkerConfig{})
+		task.Handle(w, func(context.Context, int) error { after.add(time.Since(start)); return nil })
+		b.start(w)
+		b.sleep(time.Minute)
+		want(b, "started", line(after.all()), "[1s]")
+	})
+}
+
 func TestABrokerWithoutSettingsRefusesThem(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := spool.New(struct{ broker.Broker }{b.broker}, quietConfig)
