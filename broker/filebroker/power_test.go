@@ -107,8 +107,8 @@ func TestAPowerCutLosesNothingThatWasAcknowledged(t *testing.T) {
 		cfg   crashfs.Config
 		limit int
 	}{
-		{crashfs.Config{Seed: 1}, many(64, 3*thin)},
-		{crashfs.Config{Seed: 2, Torn: true, Versions: 2}, many(64, 3*thin)},
+		{crashfs.Config{Seed: 1}, many(32, 3*thin)},
+		{crashfs.Config{Seed: 2, Torn: true, Versions: 2}, many(32, 3*thin)},
 	} {
 		s, all := cuts(t, of.cfg, everyOperation, of.limit)
 		t.Logf("torn sectors %v: %d cuts, %d frames", of.cfg.Torn, len(all), len(s.moments)-1)
@@ -116,7 +116,7 @@ func TestAPowerCutLosesNothingThatWasAcknowledged(t *testing.T) {
 			if i%stride(1) == 0 {
 				all[i].check(s, i)
 			}
-			if i%stride(11) == 0 {
+			if i%(11*thin) == 0 {
 				all[i].checkTwice(s, i)
 			}
 			all[i].m = nil
