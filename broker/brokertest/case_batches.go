@@ -320,6 +320,39 @@ var batchRules = []rule{
 		f.wantState(refs[0], broker.Ready, broker.ReasonBatch)
 		want(f, "leases", len(f.claim(10)), 2)
 	}},
+	{"a follow-up is no part of a batch: the settlement is refused, and nothing of it is done", func(f *fixture) {
+		refs := f.add(queue, batch(1)...)
+		l := f.one()
+		for what, change := range map[string]func(n *broker.NewJob){
+			"a member":                    func(n *broker.NewJob) { n.Batch = refs[0].ID },
+			"a member without room":       func(n *broker.NewJob) { n.Batch, n.BatchOrdinal = refs[0].ID, 1000 },
+			"a member of none":            func(n *broker.NewJob) { n.Batch = broker.NewID() },
+			"a completion job":            func(n *broker.NewJob) { n.BatchSize = 1 },
+			"a completion job, too large": func(n *broker.NewJob) { n.BatchSize = 1<<32 - 1 },
+		} {
+			_, err := f.b.Settle(f.ctx, broker.NewCall(), []broker.Settlement{{
+				Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Ack, FollowUps: []broker.FollowUp{{Queue: queue, Job: with(change)}},
+			}})
+			f.wantErr(what, err, broker.ErrInvalid)
+			want(f, what+": depth", f.depth(), 2)
+		}
+		f.end(l, broker.Ack)
+		f.wantState(refs[0], broker.Ready, broker.ReasonBatch)
+	}},
+	{"members of a batch whose completion job was there already count for no more than it waits for", func(f *fixture) {
+		small := batch(1)
+		refs := f.add(queue, small...)
+		large := batch(100)
+		large[0].ID = small[0].ID
+		for i := range large[1:] {
+			large[i+1].Batch = small[0].ID
+		}
+		f.enqueue(queue, large...)
+		f.command(broker.CancelJobs, large[100].ID)
+		f.wantWaits(refs[0])
+		f.command(broker.CancelJobs, small[1].ID)
+		f.wantState(refs[0], broker.Ready, broker.ReasonBatch)
+	}},
 	{"a batch outlives the last client", func(f *fixture) {
 		if !f.h.Reopen {
 			f.Skipf("this store ends with its clients")

@@ -160,6 +160,29 @@ var limitRules = []rule{
 		f.set(running("slots", broker.PerTenant, 1))
 		f.wantOrder("claims", leaseIDs(f.claim(10)), refs, 3)
 	}},
+	{"a limit that no longer binds a task lets go all that waited for it", func(f *fixture) {
+		for what, change := range map[string]func(){
+			"other tasks": func() { f.set(running("slots", broker.PerQueue, 1, "u")) },
+			"cleared":     func() { f.clear(running("slots", "", 1)) },
+			"a rate":      func() { f.set(rated("slots", broker.PerQueue, 100, time.Second, 100)) },
+			"by tenant":   func() { f.set(running("slots", broker.PerTenant, 1, task, "u")) },
+			"more":        func() { f.set(running("slots", broker.PerQueue, 9, task, "u")) },
+		} {
+			f.addOne(with(func(n *broker.NewJob) { n.Task, n.Tenant, n.Priority = "u", "w", 1 }))
+			l := f.one()
+			f.set(running("slots", broker.PerQueue, 1, task, "u"))
+			f.add(queue, of("x"), of("y"), of("z"))
+			f.none()
+			f.end(l, broker.Release) // one of those that wait may go, and finds the slot taken again
+			f.one()
+			change()
+			want(f, "tenants after "+what, fmt.Sprint(tenants(f.claim(10))), "[x y z]")
+			for _, j := range f.in(broker.Leased) {
+				f.end(leaseOf(j), broker.Ack)
+			}
+			f.command(broker.DeleteJobs)
+		}
+	}},
 	{"a limit that is cleared binds nothing", func(f *fixture) {
 		limit := running("slots", broker.PerQueue, 1)
 		f.set(limit)

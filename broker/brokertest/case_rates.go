@@ -203,6 +203,18 @@ var rateRules = []rule{
 		refs := f.add(queue, mk("a", "x", 9), mk("a", "x", 9), mk("a", "x", 5), mk("b", "x", 0), mk("a", "y", -1))
 		f.wantOrder("claims", leaseIDs(f.hold(10)), refs, 0, 3, 4)
 	}},
+	{"what a rate allows goes to the tenant whose turn it is when it is taken", func(f *fixture) {
+		f.fresh(rated("speed", broker.PerGroup, 1, time.Minute, 0))
+		mk := func(task, tenant, group string) broker.NewJob {
+			return with(func(n *broker.NewJob) { n.Task, n.Tenant, n.Group = task, tenant, group })
+		}
+		f.add(queue, mk(task, "z", "g"), mk(task, "y", "h"))
+		want(f, "tenants", fmt.Sprint(tenants(f.hold(2))), "[z y]")
+		refs := f.add(queue, mk(task, "y", "g"), mk("u", "x", "k"), mk(task, "x", "g"))
+		want(f, "leases", len(f.take(f.b, broker.ClaimRequest{Tasks: []string{task}}).Leases), 0)
+		f.advance(time.Minute)
+		f.wantOrder("claims", leaseIDs(f.hold(2)), refs, 1, 0) // x has had its turn then, and y waits longer
+	}},
 	{"a rate that is changed goes on from what was claimed", func(f *fixture) {
 		f.fresh(rated("speed", broker.PerQueue, 1, time.Minute, 2))
 		f.addMany(20)
