@@ -93,6 +93,10 @@ func (b *handle) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (
 	if cmd.Kind != broker.PauseQueue && cmd.Kind != broker.ResumeQueue {
 		b.mu.Lock()
 		b.readForwardLocked()
+		if err := b.check(); err != nil {
+			b.mu.Unlock()
+			return step, err
+		}
 		found, next, err := b.s.Candidates(b.now(), &cmd)
 		b.mu.Unlock()
 		if err != nil {

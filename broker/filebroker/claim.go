@@ -131,8 +131,12 @@ func (b *handle) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
 func (b *handle) refill(t *jobstate.Ticket) error {
 	b.mu.Lock()
 	b.readForwardLocked()
+	err := b.check()
 	again, ok := b.s.Get(b.now(), t.Job.Ref())
 	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	if !ok {
 		return nil
 	}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
+	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
 )
@@ -235,19 +237,22 @@ func (b *handle) append() error {
 
 // catchUp takes in what others appended; LOCK and mu are held.
 func (b *handle) catchUp() error {
-	if b.broken != nil {
-		if err := b.reload(); err != nil {
+	for try := 1; ; try++ {
+		if err := b.mend(); err != nil {
+			return err
+		}
+		if err := b.follow(); err != nil {
+			return err
+		}
+		err := b.log.CatchUp(b.apply)
+		if err == nil || errors.Is(err, journal.ErrPoisoned) {
+			return err
+		}
+		b.broken = err
+		if !overtaken(err) || try == 2 { // no second one: without LOCK nothing is sealed
 			return err
 		}
 	}
-	if err := b.follow(); err != nil {
-		return err
-	}
-	err := b.log.CatchUp(b.apply)
-	if err != nil && !errors.Is(err, journal.ErrPoisoned) {
-		b.broken = err
-	}
-	return err
 }
 
 // readForward takes in what others published, without LOCK. Errors show again
@@ -258,13 +263,37 @@ func (b *handle) readForward() {
 	b.readForwardLocked()
 }
 
+// readForwardLocked is readForward with mu held. What it fails for is in
+// broken, and tried again by the next one; but for damage, which another look
+// without LOCK does not mend.
 func (b *handle) readForwardLocked() {
-	if b.broken != nil || b.follow() != nil {
+	if damage(b.broken) || b.mend() != nil || b.follow() != nil {
 		return
 	}
-	if err := b.log.Read(b.apply); err != nil {
-		b.broken = err
+	err := b.log.Read(b.apply)
+	if overtaken(err) {
+		err = b.reload()
 	}
+	b.broken = err
+}
+
+// mend builds the state anew when it is not what the log says; mu is held.
+func (b *handle) mend() error {
+	if b.broken == nil {
+		return nil
+	}
+	return b.reload()
+}
+
+// overtaken says whether a read failed since compactions dropped the file that
+// it was about to read: what CURRENT names now has to be loaded instead.
+func overtaken(err error) bool {
+	return errors.Is(err, journal.ErrBehind) || errors.Is(err, fs.ErrNotExist)
+}
+
+// damage says whether err is about bytes that are not what was written.
+func damage(err error) bool {
+	return errors.Is(err, journal.ErrCorrupt) || errors.Is(err, jobstate.ErrRecord)
 }
 
 // apply takes in one frame.
@@ -278,26 +307,24 @@ func (b *handle) apply(f *journal.Frame) error {
 	return b.s.Apply(f.Body, uint32(journal.SegmentFile(f.At.Segment)), f.BodyAt)
 }
 
-// reload builds the state anew from the log; mu is held, and LOCK too unless
-// the handle is being opened.
+// loadTries is how often the state is loaded when compactions, each of which
+// writes as much as a load reads, drop what is being loaded.
+const loadTries = 20
+
+// reload builds the state anew from the log; mu is held. LOCK may be: it keeps
+// compactions from sealing a segment, not from dropping files.
 func (b *handle) reload() error {
-	checkpoint, read, err := b.log.Start()
+	err := b.load(func() error { return b.log.Read(b.apply) })
+	for try := 1; overtaken(err) && try < loadTries; try++ {
+		err = b.load(func() error { return b.log.Read(b.apply) })
+	}
+	if overtaken(err) {
+		err = fmt.Errorf("%w: compactions dropped what was being loaded, %d times in a row: %w", broker.ErrConflict, loadTries, err)
+	}
+	b.broken = err
 	if err != nil {
-		b.broken = err
 		return err
 	}
-	b.s = jobstate.New(b.changed, nil)
-	if checkpoint > 0 {
-		if err := read(b.s.Decode); err != nil {
-			b.broken = err
-			return err
-		}
-	}
-	if err := b.log.Read(b.apply); err != nil {
-		b.broken = err
-		return err
-	}
-	b.broken = nil
 	b.hub.WakeAll()
 	return nil
 }

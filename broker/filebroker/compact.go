@@ -260,6 +260,9 @@ func (b *handle) followNow() error {
 	seen := b.log.Current().Checkpoint
 	cur, err := b.log.Refresh()
 	if err != nil {
+		if !damage(err) {
+			b.broken = err // CURRENT may be taken note of, and what follows from it left undone
+		}
 		return err
 	}
 	if b.log.Pos().Segment <= cur.Checkpoint {
@@ -270,8 +273,13 @@ func (b *handle) followNow() error {
 		return nil
 	}
 	other := jobstate.New(nil, nil)
-	if err := b.log.ReadCheckpoint(cur.Checkpoint, other.Decode); err != nil {
-		return fmt.Errorf("read checkpoint %d: %w", cur.Checkpoint, err)
+	err = b.log.ReadCheckpoint(cur.Checkpoint, other.Decode)
+	if overtaken(err) {
+		return b.reload() // the next compaction dropped it already
+	}
+	if err != nil {
+		b.broken = fmt.Errorf("read checkpoint %d: %w", cur.Checkpoint, err)
+		return b.broken
 	}
 	b.s.Adopt(other)
 	return nil

@@ -97,13 +97,15 @@ func (b *handle) recover() error {
 }
 
 // load builds the state from the checkpoint and what read hands out after it.
-// After an error there is none, so that nothing is decided by half of one: a
-// handle that could not recover the log must not append to it.
+// After an error it is the one before, none while joining, so that nothing is
+// decided by half of one: a handle that could not recover the log must not
+// append to it. mu is held.
 func (b *handle) load(read func() error) error {
 	checkpoint, load, err := b.log.Start()
 	if err != nil {
 		return err
 	}
+	before := b.s
 	b.s = jobstate.New(b.changed, nil)
 	if checkpoint > 0 {
 		err = load(b.s.Decode)
@@ -112,7 +114,7 @@ func (b *handle) load(read func() error) error {
 		err = read()
 	}
 	if err != nil {
-		b.s = nil
+		b.s = before
 	}
 	return err
 }
