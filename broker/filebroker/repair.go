@@ -65,9 +65,10 @@ func Repair(ctx context.Context, dir string) (r Repaired, err error) {
 	if err != nil {
 		return r, err
 	}
-	fresh := abs + ".repair"
-	if err := os.RemoveAll(fresh); err != nil { // of a repair that did not get far
-		return r, fmt.Errorf("remove the leftover of an earlier repair: %w", err)
+	// What an earlier repair left when it did not get far is not for us to remove.
+	fresh, err := os.MkdirTemp(filepath.Dir(abs), filepath.Base(abs)+".repair-*")
+	if err != nil {
+		return r, fmt.Errorf("make the directory of the new store: %w", err)
 	}
 	if err := rebuild(ctx, sys, abs, fresh, s, &r); err != nil {
 		return r, err
@@ -76,7 +77,7 @@ func Repair(ctx context.Context, dir string) (r Repaired, err error) {
 	r.Complete = len(r.Lost) == 0 && r.Skipped == 0 && !slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		return f.Damage && f.Kind != string(journal.BadCurrent)
 	})
-	r.Original = abs + ".damaged-" + time.Now().UTC().Format("20060102T150405")
+	r.Original = abs + ".damaged-" + time.Now().UTC().Format("20060102T150405.000")
 	if err := sys.Rename(abs, r.Original); err != nil {
 		return r, fmt.Errorf("put the damaged store aside: %w", err)
 	}

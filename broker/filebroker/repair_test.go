@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,8 @@ func TestDamageIsRefusedAndNamedAndLeftAsItIs(t *testing.T) {
 func TestRepairSavesWhatIsReadableAndKeepsTheOriginal(t *testing.T) {
 	dir, hurt := damaged(t)
 	before := files(t, dir)
+	mine := dir + ".repair" // a name that a repair might think of
+	must(t, os.Mkdir(mine, 0o700))
 	r, err := Repair(context.Background(), dir)
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +104,9 @@ func TestRepairSavesWhatIsReadableAndKeepsTheOriginal(t *testing.T) {
 		if files(t, r.Original)[name] != b && name != "/CONTROL" {
 			t.Errorf("%s of the original was changed", name)
 		}
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), "*")); err != nil || !slices.Equal(left, []string{dir, r.Original, mine}) {
+		t.Errorf("beside the store there are %q now, error %v", left, err)
 	}
 	b := open(t, dir)
 	if c := counts(t, b); c.Ready != 43 || c.Dead != 1 {
