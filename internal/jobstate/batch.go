@@ -71,6 +71,9 @@ func (s *State) signal(j *job) {
 		return
 	}
 	n := j.ext.ordinal
+	if n >= c.ext.size {
+		return // c was there before the batch that j was made for
+	}
 	if word := &c.ext.seen[n/64]; *word>>(n%64)&1 == 0 {
 		*word |= 1 << (n % 64)
 		if c.ext.left--; c.ext.left == 0 {

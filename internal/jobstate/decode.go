@@ -153,8 +153,8 @@ func (s *State) decodeEntries(d *decoder) (jobs []*job, exts []uint32) {
 }
 
 func (s *State) decodeExtra(d *decoder) *extra {
-	x := &extra{key: d.str(), hold: broker.KeyHold(d.u8()), keyFor: d.i64(), digest: d.b16(), batch: d.b16(), ordinal: d.u32(), size: d.u32(), left: d.u32()}
-	for n := (min(x.size, broker.MaxBatchJobs) + 63) / 64; n > 0; n-- {
+	x := &extra{key: d.str(), hold: broker.KeyHold(d.u8()), keyFor: d.i64(), digest: d.b16(), batch: d.b16(), ordinal: d.u32(), size: min(d.u32(), broker.MaxBatchJobs), left: d.u32()}
+	for n := (x.size + 63) / 64; n > 0; n-- {
 		x.seen = append(x.seen, d.u64())
 	}
 	x.retain, x.startWithin, x.keepUntil = d.i64(), d.i64(), d.i64()

@@ -158,6 +158,9 @@ func CheckSettle(list []broker.Settlement) error {
 			if err := f.Job.Validate(0); err != nil {
 				return fmt.Errorf("follow-up %d: %w", k+1, err)
 			}
+			if f.Job.BatchSize > 0 || !f.Job.Batch.IsZero() {
+				return fmt.Errorf("follow-up %d: %w: a batch is enqueued in one call with all its members, not as a follow-up", k+1, broker.ErrInvalid)
+			}
 			size += f.Job.Size()
 		}
 	}
