@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // Setting is a record of the store that governs one queue: a limit, a weight,
@@ -115,7 +116,7 @@ type Schedule struct {
 	Missed string        `json:"missed,omitempty"` // "latest" (default), "all", "skip"
 	Cap    int           `json:"cap,omitempty"`    // for "all": at most so many; 0 means 100
 	Grace  time.Duration `json:"grace,omitempty"`  // for "skip": how late is not missed; 0 means 1 minute
-	Job    NewJob        `json:"job"`              // ID, Delay and At are unused
+	Job    NewJob        `json:"job"`              // without Delay, At and batch; ID is unused. Its strings are UTF-8
 	Paused bool          `json:"paused,omitempty"`
 
 	// The cursor: the next instant, kept by the broker. It is zero until the
@@ -193,6 +194,9 @@ func (s *Setting) Validate() error {
 		}
 		return s.Limit.validate(bad)
 	case WeightSetting:
+		if !utf8.ValidString(s.Name) {
+			return bad("the tenant is not valid UTF-8")
+		}
 		if s.Weight < 1 || s.Weight > MaxWeight {
 			return bad("weight is %d, allowed are 1 to %d", s.Weight, MaxWeight)
 		}
@@ -227,7 +231,7 @@ func (s *Setting) Validate() error {
 		if s.Schedule == nil || s.Schedule.Spec == "" {
 			return bad("has no expression")
 		}
-		return s.Schedule.Job.Validate(0)
+		return s.Schedule.validate(bad)
 	default:
 		return bad("is of no known kind")
 	}
@@ -257,6 +261,41 @@ func (l *Limit) validate(bad func(string, ...any) error) error {
 		if err := ValidName(t); err != nil {
 			return bad("the task %v", err)
 		}
+	}
+	return nil
+}
+
+func (s *Schedule) validate(bad func(string, ...any) error) error {
+	j := &s.Job
+	if err := j.Validate(0); err != nil {
+		return err
+	}
+	// A setting is kept as JSON, which has no other bytes than UTF-8.
+	for _, f := range [...]struct{ field, value string }{
+		{"expression", s.Spec}, {"zone", s.Zone}, {"tenant of its job", j.Tenant}, {"group of its job", j.Group}, {"key of its job", j.Key},
+	} {
+		if !utf8.ValidString(f.value) {
+			return bad("the %s is not valid UTF-8: %.64q", f.field, f.value)
+		}
+	}
+	for name, value := range j.Headers {
+		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+			return bad("the header %.64q of its job is not valid UTF-8: %.64q", name, value)
+		}
+	}
+	switch {
+	case s.DST != "" && s.DST != "wall" && s.DST != "vixie":
+		return bad("DST policy %.64q is unknown, allowed are wall (or nothing) and vixie", s.DST)
+	case s.Missed != "" && s.Missed != "latest" && s.Missed != "all" && s.Missed != "skip":
+		return bad("policy %.64q for missed instants is unknown, allowed are latest (or nothing), all and skip", s.Missed)
+	case s.Cap < 0:
+		return bad("the cap is %d, allowed are 1 and more (0 means 100)", s.Cap)
+	case s.Grace < 0 || s.Grace > MaxDelay:
+		return bad("the grace is %v, allowed are 0 (which means 1 minute) to %v", s.Grace, MaxDelay)
+	case j.Delay != 0 || !j.At.IsZero():
+		return bad("its job has a delay or a time, but is due at the instants of the expression")
+	case j.BatchSize > 0 || !j.Batch.IsZero():
+		return bad("its job is part of a batch, which is enqueued in one call with all its members")
 	}
 	return nil
 }

@@ -299,6 +299,18 @@ func wrongSettings() map[string]broker.Setting {
 		"a schedule of no expression":    schedule("s", ""),
 		"a schedule of no task":          set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Job.Task = "" }),
 		"a schedule of nothing":          {Kind: broker.ScheduleSetting, Name: "s"},
+		"a weight of bytes":              weight("\xff", 1),
+		"a schedule for bytes":           set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Job.Tenant = "\xff" }),
+		"a schedule with a header of bytes": set(schedule("s", "@hourly"), func(s *broker.Setting) {
+			s.Schedule.Job.Headers = map[string]string{"h": "\xff"}
+		}),
+		"a schedule at a time far east": set(schedule("s", "@hourly"), func(s *broker.Setting) {
+			s.Schedule.Job.At = time.Date(2026, 3, 1, 12, 0, 0, 0, time.FixedZone("x", 30*3600))
+		}),
+		"a schedule of a negative cap":   set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Cap = -1 }),
+		"a schedule of a negative grace": set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Grace = -1 }),
+		"a schedule of a strange DST":    set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.DST = "bogus" }),
+		"a schedule of strange missed":   set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Missed = "bogus" }),
 	}
 }
 
