@@ -102,9 +102,11 @@ func (s *State) checkNew(queue string, j *broker.NewJob) error {
 
 // plain says that j has nothing that could be out of range.
 func plain(j *broker.NewJob) bool {
-	return j.Delay == 0 && j.At.IsZero() && j.Tenant == "" && j.Group == "" && j.Key == "" && j.KeyHold == 0 &&
-		len(j.Headers) <= 2 && j.MaxAttempts >= 0 && j.MaxAttempts <= broker.MaxAttempts &&
-		j.Timeout >= 0 && j.StartWithin == 0 && j.Retain <= broker.MaxDelay && len(j.Payload) <= broker.MaxCallBytes
+	return j.Delay == 0 && j.At.IsZero() && j.Tenant == "" && j.Group == "" && j.Key == "" &&
+		j.KeyHold == 0 && j.KeyFor == 0 && j.KeyRepeat == 0 && j.BatchSize == 0 && j.Batch.IsZero() &&
+		len(j.Headers) <= 2 && j.Size()-len(j.Payload) <= broker.MaxHeaderBytes && len(j.Payload) <= broker.MaxCallBytes &&
+		j.MaxAttempts >= 0 && j.MaxAttempts <= broker.MaxAttempts &&
+		j.Timeout >= 0 && j.Timeout <= broker.MaxDelay && j.StartWithin == 0 && j.Retain <= broker.MaxDelay
 }
 
 func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) broker.Enqueued {
