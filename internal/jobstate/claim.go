@@ -109,7 +109,7 @@ type picked struct {
 // long as it stays ahead of the second best.
 func (p *picker) pick(wanted []*task, n int) (more bool) {
 	refused := 0
-	p.q.recall()
+	p.q.recall(nil)
 	for len(p.jobs) < n {
 		p.q.letFreed()
 		best, second := leaders(wanted)
@@ -154,10 +154,14 @@ func (p *picker) take(l *lane) {
 		}
 	}
 	l.charge()
-	if sh := (picked{l.priority, l.tenant}); !slices.Contains(p.shares, sh) {
+	sh := picked{l.priority, l.tenant}
+	if !slices.Contains(p.shares, sh) {
 		p.shares = append(p.shares, sh)
 	}
 	l.from = nil
+	if p.q.shared(l.priority) {
+		p.q.recall(&sh) // it is another tenant's turn now where a limit let this one through
+	}
 	p.s.beginClaim(j)
 	p.jobs = append(p.jobs, j)
 	for _, m := range l.meters {

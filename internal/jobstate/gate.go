@@ -27,16 +27,24 @@ func (q *queue) free(g *gate) {
 }
 
 // recall parks the lanes again that were let through and have not used it, so
-// that the ones to serve first now are let through in their place.
-func (q *queue) recall() {
+// that the ones to serve first now are let through in their place: those of one
+// turn, or all for nil.
+func (q *queue) recall(of *picked) {
+	kept := q.lent[:0]
 	for _, l := range q.lent {
-		if g := l.from; g != nil && l.n > 0 && l.isOpen() {
+		g := l.from
+		switch {
+		case g == nil || l.n == 0 || !l.isOpen():
+		case of != nil && *of != (picked{l.priority, l.tenant}):
+			kept = append(kept, l)
+		default:
 			l.from = nil
 			g.park(l)
 			q.free(g)
 		}
 	}
-	q.lent = q.lent[:0]
+	clear(q.lent[len(kept):])
+	q.lent = kept
 }
 
 // letFreed lets lanes through where there is room again.

@@ -37,6 +37,7 @@ func (s *State) setRules(q *queue) {
 		t.rules = q.rulesOf(t.name)
 		for _, l := range t.lanes {
 			l.meters = nil // of the old rules
+			l.passOn()     // and of an old gate it is not to wait at any more
 		}
 	}
 	for j := q.lists[broker.Leased].first; j != nil; j = j.next {
