@@ -10,16 +10,25 @@ import (
 	"github.com/spoolq/spool/internal/vfs/crashfs"
 )
 
+// present is the machine of a harness that can restart it, as its clock.
+type present struct{ *crashfs.Machine }
+
+func (p *present) Wall() time.Time          { return p.Clock.Wall() }
+func (p *present) Monotonic() time.Duration { return p.Clock.Monotonic() }
+func (p *present) StepWall(d time.Duration) { p.Clock.Step(d) }
+func (p *present) restart()                 { p.Machine = p.Crash(crashfs.KeepAll) }
+
 // onMachine gives every client of the harness a process of its own on a
 // machine in memory.
 func onMachine(t *testing.T, cfg Config) brokertest.Harness {
-	m := crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})
+	m := &present{crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})}
 	cfg.segment = 64 << 10
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	return brokertest.Harness{
 		Reopen:   true,
-		Clock:    m.Clock,
-		StepWall: m.Clock.Step,
+		Restart:  m.restart,
+		Clock:    m,
+		StepWall: m.StepWall,
 		Open: func() broker.Broker {
 			c := cfg
 			c.sys = m.Process()
