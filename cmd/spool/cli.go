@@ -3,6 +3,9 @@ package main
 import (
 	"bufio"
 	"errors"
+	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 )
@@ -90,8 +93,17 @@ func run(args []string, a *app) (code int) {
 	if err != nil {
 		panic(err) // the grammar above is wrong
 	}
+	args = spelled(args)
 	ctx, err := parser.Parse(args)
+	if errors.Is(err, syscall.EPIPE) {
+		return a.exitCode(err)
+	}
 	if err != nil {
+		for name, is := range elsewhere {
+			if strings.HasPrefix(err.Error(), "unexpected argument "+name) {
+				return a.exitCode(usagef("there is no command %s: see spool %s --help", name, is))
+			}
+		}
 		return a.exitCode(withUsage(err))
 	}
 	a.dir, a.json, a.unsafeFS = string(c.Dir), c.JSON, c.UnsafeFS
@@ -101,6 +113,22 @@ func run(args []string, a *app) (code int) {
 	}
 	return a.exitCode(err)
 }
+
+// spelled turns what people try first into what it is called here.
+func spelled(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case args[0] == "--version":
+		return []string{"version"}
+	}
+	return args
+}
+
+// elsewhere names the command for what is no command of its own.
+var elsewhere = map[string]string{"requeue": "dead requeue", "retry": "dead requeue", "delete": "dead delete"}
 
 // withUsage makes an error of the parser say where to find what would do.
 func withUsage(err error) error {

@@ -64,6 +64,34 @@ func commands(t *testing.T) []string {
 	return list
 }
 
+// TestWhatPeopleTryFirst is answered.
+func TestWhatPeopleTryFirst(t *testing.T) {
+	said := func(args ...string) string {
+		var out bytes.Buffer
+		a := system()
+		a.stdout = &out
+		if code := run(args, a); code != exitOK {
+			t.Errorf("spool %q: exit code %d", args, code)
+		}
+		return out.String()
+	}
+	for _, c := range []struct {
+		name       string
+		args, same []string
+	}{
+		{"nothing", nil, []string{"--help"}},
+		{"help", []string{"help"}, []string{"--help"}},
+		{"help for a command", []string{"help", "work"}, []string{"work", "--help"}},
+		{"a flag for the version", []string{"--version"}, []string{"version"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := said(c.args...); got == "" || got != said(c.same...) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
 // TestBadCommandLines: each is refused with exit code 2, says what would do,
 // and makes no directory.
 func TestBadCommandLines(t *testing.T) {
@@ -72,7 +100,7 @@ func TestBadCommandLines(t *testing.T) {
 		name, says string
 		args       []string
 	}{
-		{"no command", "expected one of", nil},
+		{"a command of another name", "spool dead requeue --help", []string{"requeue", id}},
 		{"an unknown command", `did you mean "enqueue"`, []string{"enqueu", "x"}},
 		{"an unknown flag", `"--delay"`, []string{"enqueue", "x", "--dely=3s"}},
 		{"a flag without its value", "--delay", []string{"enqueue", "x", "--delay"}},
