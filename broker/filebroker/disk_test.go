@@ -60,14 +60,16 @@ func TestAFailedSyncAcknowledgesNothingAndStopsEveryProcess(t *testing.T) {
 				t.Errorf("an enqueue that was not synced answered %v", err)
 			}
 		}
-		for name, b := range map[string]*Broker{"a": p.a, "b": p.b} {
-			refusesWrites(p, name, b)
-		}
+		// The first may have left by now, to join again. The second has not yet
+		// heard of it, and while it stays nobody may recover the store.
 		if _, err := openOn(p.m.Process(), roomy); !errors.Is(err, broker.ErrPoisoned) {
-			t.Errorf("a third process, while two hold the store open: %v", err)
+			t.Errorf("a third process, while another holds the store open: %v", err)
 		}
 		if n := syncs.Load(); n != 1 || failed.Load() != 1 {
 			t.Errorf("the file whose sync failed was synced %d times", n)
+		}
+		for name, b := range map[string]*Broker{"a": p.a, "b": p.b} {
+			refusesWrites(p, name, b)
 		}
 		p.m.Inject(nil)
 		p.a.Close() // says that the store is poisoned, or nothing
