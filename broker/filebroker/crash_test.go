@@ -202,6 +202,7 @@ func (c *corpus) refuses(m *crashfs.Machine, what error) {
 }
 
 func TestACutLogGivesExactlyThePrefix(t *testing.T) {
+	t.Parallel()
 	for _, compacted := range []bool{false, true} {
 		c := newCorpus(t, compacted)
 		n := 0
@@ -247,6 +248,7 @@ func (c *corpus) cutAt(p journal.Pos, short bool) {
 func zerosAt(b []byte) int64 { return int64(len(b) - len(bytes.TrimLeft(b, "\x00"))) }
 
 func TestAFlippedBitIsCutOrRefusedNeverApplied(t *testing.T) {
+	t.Parallel()
 	for _, compacted := range []bool{false, true} {
 		c := newCorpus(t, compacted)
 		n := 0
@@ -321,6 +323,7 @@ const sector = 512
 // TestAHoleInTheTailIsCut leaves what real kernels leave: good bytes, a hole of
 // zeros, good bytes. What was not synced can lose any of its sectors.
 func TestAHoleInTheTailIsCut(t *testing.T) {
+	t.Parallel()
 	c := newCorpus(t, false)
 	last := c.synced.Segment
 	from, to := c.synced.Offset/sector, (c.used(last)-1)/sector

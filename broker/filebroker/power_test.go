@@ -103,6 +103,7 @@ func (c *cut) last(s *scene) (mo *moment, lost bool, err error) {
 }
 
 func TestAPowerCutLosesNothingThatWasAcknowledged(t *testing.T) {
+	t.Parallel()
 	for _, of := range []struct {
 		cfg   crashfs.Config
 		limit int

@@ -124,6 +124,7 @@ func (r *chance) reopen() {
 // TestAPowerCutInARandomLife is the test of power cuts for lives that chance
 // makes up.
 func TestAPowerCutInARandomLife(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(many(60, 2)) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			s, all := cuts(t, crashfs.Config{Seed: seed}, randomLife(seed, 80), many(8, 1))
