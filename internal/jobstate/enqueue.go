@@ -136,7 +136,14 @@ func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) bro
 	}
 	s.fill(&r, now, nj)
 	r.body = r.write(w, queue, nj)
-	s.applyEnqueue([]byte(queue), []byte(nj.Task), &r)
+	if q == nil {
+		q = s.makeQueue(queue)
+	}
+	t := q.tasks[nj.Task]
+	if t == nil {
+		t = q.makeTask(nj.Task)
+	}
+	s.applyEnqueue(t, &r)
 	return broker.Enqueued{ID: id}
 }
 
@@ -232,10 +239,22 @@ func (r *enqueueRec) write(w *Writer, queue string, nj *broker.NewJob) Loc {
 
 func (s *State) readEnqueue(r *reader) error {
 	queue, name, e := r.enqueueRec()
-	if r.err == nil {
-		s.applyEnqueue(queue, name, &e)
+	if r.err != nil {
+		return r.err
 	}
-	return r.err
+	q := s.queues[string(queue)]
+	if q == nil {
+		q = s.makeQueue(string(queue))
+	}
+	if q.job(e.id) != nil {
+		return nil // one that is known is left as it is
+	}
+	t := q.tasks[string(name)]
+	if t == nil {
+		t = q.makeTask(string(name))
+	}
+	s.applyEnqueue(t, &e)
+	return nil
 }
 
 // enqueueRec reads the fields of an enqueue record.
@@ -278,20 +297,9 @@ func (r *reader) enqueueRec() (queue, task []byte, e enqueueRec) {
 	return queue, task, e
 }
 
-// applyEnqueue adds a job; one that is known is left as it is.
-func (s *State) applyEnqueue(queue, name []byte, r *enqueueRec) {
-	q := s.queues[string(queue)]
-	if q == nil {
-		q = s.makeQueue(string(queue))
-	}
-	if q.job(r.id) != nil {
-		return
-	}
-	t := q.tasks[string(name)]
-	if t == nil {
-		t = q.makeTask(string(name))
-	}
-	j := s.jobs.take()
+// applyEnqueue adds a job, whose id is not known.
+func (s *State) applyEnqueue(t *task, r *enqueueRec) {
+	q, j := t.queue, s.jobs.take()
 	s.seq++
 	j.id, j.body, j.place, j.enqueuedAt = r.id, r.body, r.place, r.at
 	j.setSeq(s.seq)

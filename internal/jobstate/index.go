@@ -3,6 +3,7 @@ package jobstate
 import (
 	"hash/maphash"
 	"iter"
+	"math/bits"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -10,27 +11,35 @@ import (
 // index finds the jobs of a queue by their ids, in about 8 bytes a job. It is
 // an extendible hash table: the first bits of an id's hash choose a page of a
 // directory, and a full page becomes two, so that no insertion does more than
-// that. A page is probed linearly; a byte of the hash stands beside each ref,
-// so that another job's entry is hardly ever looked at.
+// that. A page is searched eight slots at a time: a byte of the hash stands
+// beside each ref, so that another job's entry is hardly ever looked at.
 type index struct {
 	dir   []*page
 	depth uint8 // the directory has 1<<depth places
 	n     int
 }
 
-// page has 1<<bits slots.
+// page is a part of an index.
 type page struct {
 	depth uint8 // how many first bits its ids share
 	full  int   // slots that are not empty, those of gone jobs too
 	live  int
-	tags  []uint8
-	refs  []ref // 0: empty; gone: was taken out
+	tags  []uint64 // of eight slots each
+	refs  []ref
 }
 
+// Tags of slots; those of jobs are larger.
 const (
-	gone     ref = 1<<32 - 1
-	minSlots     = 8
-	maxSlots     = 512
+	tagEmpty = 0
+	tagGone  = 1
+)
+
+const (
+	minSlots = 8
+	maxSlots = 512
+
+	eachByte = 0x0101010101010101
+	highBits = 0x8080808080808080
 )
 
 // seed keeps clients from choosing ids that collide.
@@ -38,8 +47,18 @@ var seed = maphash.MakeSeed()
 
 func hashOf(id broker.ID) uint64 { return maphash.Bytes(seed, id[:]) }
 
+// tagOf is the byte of a hash that stands beside a ref.
+func tagOf(h uint64) uint64 { return max(h>>24&0xff, 2) }
+
+// withTag marks the bytes of a word of tags that may be tag. Only marks above
+// another one can be wrong.
+func withTag(word, tag uint64) uint64 {
+	x := word ^ tag*eachByte
+	return (x - eachByte) & ^x & highBits
+}
+
 func newPage(depth uint8, slots int) *page {
-	return &page{depth: depth, tags: make([]uint8, slots), refs: make([]ref, slots)}
+	return &page{depth: depth, tags: make([]uint64, slots/8), refs: make([]ref, slots)}
 }
 
 func (x *index) len() int { return x.n }
@@ -49,11 +68,11 @@ func (x *index) reserve(n int) {
 	for n>>x.depth > maxSlots*3/4 {
 		x.depth++
 	}
-	x.dir = make([]*page, 1<<x.depth)
 	slots := minSlots
 	if x.depth > 0 {
 		slots = maxSlots
 	}
+	x.dir = make([]*page, 1<<x.depth)
 	for i := range x.dir {
 		x.dir[i] = newPage(x.depth, slots)
 	}
@@ -61,10 +80,8 @@ func (x *index) reserve(n int) {
 
 func (x *index) page(h uint64) *page { return x.dir[h>>(64-x.depth)] }
 
-// slot is where the search for a hash begins in a page.
-func (p *page) slot(h uint64) int { return int(h) & (len(p.refs) - 1) }
-
-func tagOf(h uint64) uint8 { return uint8(h >> 24) }
+// group is where the search for a hash begins among the words of tags.
+func (p *page) group(h uint64) int { return int(h) & (len(p.tags) - 1) }
 
 // find returns the slot of an id, or -1.
 func (x *index) find(e *entries, id broker.ID, h uint64) (*page, int) {
@@ -72,12 +89,18 @@ func (x *index) find(e *entries, id broker.ID, h uint64) (*page, int) {
 		return nil, -1
 	}
 	p, tag := x.page(h), tagOf(h)
-	for i := p.slot(h); p.refs[i] != 0; i = (i + 1) & (len(p.refs) - 1) {
-		if p.tags[i] == tag && p.refs[i] != gone && e.at(p.refs[i]).id == id {
-			return p, i
+	for g := p.group(h); ; g = (g + 1) & (len(p.tags) - 1) {
+		word := p.tags[g]
+		for m := withTag(word, tag); m != 0; m &= m - 1 {
+			i := 8*g + bits.TrailingZeros64(m)/8
+			if uint8(word>>(i%8*8)) == uint8(tag) && e.at(p.refs[i]).id == id {
+				return p, i
+			}
+		}
+		if withTag(word, tagEmpty) != 0 {
+			return p, -1
 		}
 	}
-	return p, -1
 }
 
 // get returns the job of an id, or nil.
@@ -96,7 +119,7 @@ func (x *index) add(e *entries, j *job) {
 	}
 	h := hashOf(j.id)
 	p := x.page(h)
-	for p.full >= len(p.refs)-len(p.refs)/8 {
+	for p.full >= len(p.refs)-len(p.refs)/16-1 {
 		x.grow(e, p, h)
 		p = x.page(h)
 	}
@@ -104,12 +127,17 @@ func (x *index) add(e *entries, j *job) {
 	x.n++
 }
 
+// put fills an empty slot.
 func (p *page) put(h uint64, r ref) {
-	i := p.slot(h)
-	for p.refs[i] != 0 {
-		i = (i + 1) & (len(p.refs) - 1)
+	g := p.group(h)
+	m := withTag(p.tags[g], tagEmpty)
+	for m == 0 {
+		g = (g + 1) & (len(p.tags) - 1)
+		m = withTag(p.tags[g], tagEmpty)
 	}
-	p.refs[i], p.tags[i] = r, tagOf(h)
+	i := bits.TrailingZeros64(m) / 8 // the lowest mark is right
+	p.tags[g] |= tagOf(h) << (8 * i)
+	p.refs[8*g+i] = r
 	p.full++
 	p.live++
 }
@@ -122,12 +150,15 @@ func (x *index) remove(e *entries, j *job) {
 	}
 	x.n--
 	p.live--
-	if p.refs[(i+1)&(len(p.refs)-1)] == 0 {
-		p.refs[i] = 0 // no search goes on behind it
+	p.refs[i] = 0
+	word := &p.tags[i/8]
+	searched := withTag(*word, tagEmpty) == 0 // searches go on behind it
+	*word &^= 0xff << (i % 8 * 8)
+	if searched {
+		*word |= tagGone << (i % 8 * 8)
+	} else {
 		p.full--
-		return
 	}
-	p.refs[i] = gone
 }
 
 // grow makes room in a full page: by dropping what is gone, by doubling it, or
@@ -144,7 +175,7 @@ func (x *index) grow(e *entries, p *page, h uint64) {
 	}
 	next := newPage(p.depth, slots)
 	for _, r := range p.refs {
-		if r != 0 && r != gone {
+		if r != 0 {
 			next.put(hashOf(e.at(r).id), r)
 		}
 	}
@@ -162,7 +193,7 @@ func (x *index) split(e *entries, p *page, h uint64) {
 	depth := p.depth + 1
 	halves := [2]*page{newPage(depth, maxSlots), newPage(depth, maxSlots)}
 	for _, r := range p.refs {
-		if r != 0 && r != gone {
+		if r != 0 {
 			k := hashOf(e.at(r).id)
 			halves[k>>(64-depth)&1].put(k, r)
 		}
@@ -184,7 +215,7 @@ func (x *index) all(e *entries) iter.Seq[*job] {
 			}
 			last = p
 			for _, r := range p.refs {
-				if r != 0 && r != gone && !yield(e.at(r)) {
+				if r != 0 && !yield(e.at(r)) {
 					return
 				}
 			}
