@@ -68,7 +68,7 @@ type fleet struct {
 type fleetMember struct {
 	plan    plan
 	command *exec.Cmd
-	stdin   io.Closer
+	stdin   io.WriteCloser
 	leave   bool // it is not to be started again
 }
 
