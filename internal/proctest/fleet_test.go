@@ -184,7 +184,7 @@ func (f *fleet) order(o order) (told int) {
 		switch _, err := m.stdin.Write(append(line, '\n')); {
 		case err == nil:
 			told++
-		case !errors.Is(err, syscall.EPIPE): // it was killed just now
+		case !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed): // it was killed just now
 			f.t.Error(err)
 		}
 	}

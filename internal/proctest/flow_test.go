@@ -8,7 +8,6 @@ import (
 	"flag"
 	"math/rand/v2"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/spoolq/spool"
@@ -20,8 +19,7 @@ import (
 var full = flag.Bool("full", false, "run the proofs at the size that they are stated for")
 
 // size picks between what runs with every go test and what make proof runs.
-func size[T any](t *testing.T, short, whole T) T {
-	t.Helper()
+func size[T any](short, whole T) T {
 	if *full {
 		return whole
 	}

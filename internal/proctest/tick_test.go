@@ -18,7 +18,7 @@ import (
 )
 
 func TestProofThatEachTickIsEnqueuedOnce(t *testing.T) {
-	span := size(t, 5*time.Second, 101*time.Second)
+	span := size(5*time.Second, 101*time.Second)
 	top := t.TempDir()
 	dir, ledgers := filepath.Join(top, "jobs"), filepath.Join(top, "ledgers")
 	must(t, os.Mkdir(ledgers, 0o700))
@@ -91,7 +91,7 @@ func judgeTicks(t *testing.T, s spool.Schedule, all map[spool.ID][]broker.Job, b
 		t.Errorf("%s: %d jobs are of %v, which is no tick from %v to %v", s.Name, n, at, first, due)
 	}
 	t.Logf("%s (%s): %d ticks, each with one job; %d runs", s.Name, s.Spec, ticks, runs)
-	if least := size(t, 3, 100); ticks < least {
+	if least := size(3, 100); ticks < least {
 		t.Errorf("%s: %d ticks are too few", s.Name, ticks)
 	}
 }
