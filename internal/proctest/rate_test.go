@@ -39,7 +39,7 @@ func TestProofThatNoWindowExceedsItsRate(t *testing.T) {
 		{"while the wall clocks of two step an hour apart", []time.Duration{time.Hour, -time.Hour}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			span := size(3*time.Second, 60*time.Second)
+			span := size(2*time.Second, 60*time.Second)
 			dir := newStore(t)
 			fill(t, dir, span)
 			var workers []*process
@@ -96,7 +96,7 @@ func (p *paced) judge(t *testing.T, workers []*process, span time.Duration) {
 	if worst > float64(p.rate.Burst) {
 		t.Errorf("%s %s: a window holds %.6f claims more than rate × window, allowed are %d", p.task.Name(), p.of, worst, p.rate.Burst)
 	}
-	if least := size(0.5, 0.99) * p.reach(); use < least {
+	if least := size(0.6, 0.99) * p.reach(); use < least {
 		t.Errorf("%s %s: %.2f %% of what is allowed is used, want %.2f %%", p.task.Name(), p.of, 100*use, 100*least)
 	}
 }

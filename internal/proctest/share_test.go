@@ -64,7 +64,8 @@ func supply(t *testing.T, c *spool.Client, task, tenant string, n int) {
 
 func TestProofThatSharesFollowTheWeights(t *testing.T) {
 	forBothStores(t, func(t *testing.T, clients [2]*spool.Client) {
-		const n, total = 100_000, 54
+		const total = 54
+		n := size(20_000, 100_000)
 		weights := map[string]int{"a": 1, "b": 1, "c": 2, "d": 3, "e": 5, "f": 8, "g": 13, "h": 21}
 		tasks := []string{"left", "right"}
 		for tenant, w := range weights {
@@ -136,7 +137,7 @@ func TestProofThatAFloodDelaysAnothersJobByOneTurnOfEach(t *testing.T) {
 	forBothStores(t, func(t *testing.T, clients [2]*spool.Client) {
 		const rounds = 100
 		tenants := []string{"a", "b", "c", "d", "e"}
-		supply(t, clients[0], "job", "flood", 100_000)
+		supply(t, clients[0], "job", "flood", size(20_000, 100_000))
 		for _, tenant := range tenants {
 			supply(t, clients[0], "job", tenant, 30*rounds)
 		}

@@ -18,6 +18,9 @@ import (
 )
 
 func TestProofThatEachTickIsEnqueuedOnce(t *testing.T) {
+	if !*full {
+		t.Parallel() // it mostly waits
+	}
 	span := size(5*time.Second, 101*time.Second)
 	top := t.TempDir()
 	dir, ledgers := filepath.Join(top, "jobs"), filepath.Join(top, "ledgers")
@@ -79,9 +82,9 @@ func judgeTicks(t *testing.T, s spool.Schedule, all map[spool.ID][]broker.Job, b
 	if first.Before(begun) || first.After(next(known)) {
 		t.Errorf("%s: the first tick is %v, the schedule was new between %v and %v", s.Name, first, begun, known)
 	}
-	ticks := 0
+	ticks, made := 0, 0
 	for at := first; at.Before(due); at = next(at) {
-		ticks++
+		ticks, made = ticks+1, made+jobs[at]
 		if jobs[at] != 1 {
 			t.Errorf("%s: tick %v has %d jobs", s.Name, at, jobs[at])
 		}
@@ -90,7 +93,7 @@ func judgeTicks(t *testing.T, s spool.Schedule, all map[spool.ID][]broker.Job, b
 	for at, n := range jobs {
 		t.Errorf("%s: %d jobs are of %v, which is no tick from %v to %v", s.Name, n, at, first, due)
 	}
-	t.Logf("%s (%s): %d ticks, each with one job; %d runs", s.Name, s.Spec, ticks, runs)
+	t.Logf("%s (%s): %d ticks, %d jobs, %d runs", s.Name, s.Spec, ticks, made, runs)
 	if least := size(3, 100); ticks < least {
 		t.Errorf("%s: %d ticks are too few", s.Name, ticks)
 	}
@@ -105,7 +108,7 @@ func ticksOf(t *testing.T, name string, all map[spool.ID][]broker.Job) (jobs map
 		if j.Headers["spool.schedule"] != name {
 			continue
 		}
-		if len(list) != 1 || j.State != spool.Done {
+		if len(list) != 1 || j.State != spool.Done && j.State != spool.Ready { // ready: of a tick just before the end
 			t.Errorf("%s: job %v is there %d times, and %v", name, id, len(list), j.State)
 		}
 		at, err := time.Parse(time.RFC3339Nano, j.Headers["spool.tick"])
