@@ -91,7 +91,7 @@ func TestProofThatSharesFollowTheWeights(t *testing.T) {
 			t.Errorf("a share is %.3f %% off", 100*worst)
 		}
 		for _, task := range tasks {
-			if byTask[task] < n/10 {
+			if byTask[task] < n/100 {
 				t.Errorf("the worker of %s did only %d jobs", task, byTask[task])
 			}
 		}
