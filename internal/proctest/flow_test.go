@@ -30,7 +30,7 @@ func size[T any](short, whole T) T {
 var (
 	even     = spool.Define[args]("even", spool.RateLimit("100/s burst 1"))
 	slow     = spool.Define[args]("slow", spool.RateLimit("10/s burst 1"))
-	pairs    = spool.Define[args]("pairs", spool.RateLimit("100/s burst 2"))
+	plain    = spool.Define[args]("plain", spool.RateLimit("100/s")) // with a burst of 100
 	bursty   = spool.Define[args]("bursty", spool.RateLimit("50/s burst 20"))
 	byTenant = spool.Define[args]("by_tenant", spool.RateLimit("20/s burst 5", spool.PerTenant()))
 
@@ -69,7 +69,7 @@ func runFlow(t *teller, p plan) error {
 		cfg.Schedules = schedules
 	}
 	w := spool.NewWorker(c, cfg)
-	for _, task := range []*spool.Task[args]{even, slow, pairs, bursty, byTenant, tick} {
+	for _, task := range []*spool.Task[args]{even, slow, plain, bursty, byTenant, tick} {
 		task.Handle(w, func(context.Context, args) error { return nil })
 	}
 	for _, task := range []*spool.Task[args]{alone, sequence} {
