@@ -31,22 +31,28 @@ func TestProofThatEachTickIsEnqueuedOnce(t *testing.T) {
 		name := fmt.Sprintf("scheduler-%d", i)
 		f.add(plan{Role: asFlow, Store: dir, Name: name, Ledger: filepath.Join(ledgers, name), TTL: 5 * time.Minute, Ticks: true})
 	}
-	eventually(t, "the schedules have begun", func() bool { return len(cursors(t, dir)) == len(schedules) })
+	with(t, dir, func(c *spool.Client) {
+		eventually(t, "the schedules have begun", func() bool { return len(cursors(t, c)) == len(schedules) })
+	})
 	known := time.Now()
 	downs := 0
-	for end := begun.Add(span); time.Now().Before(end); downs++ {
+	for end := known.Add(span); time.Now().Before(end); downs++ {
 		f.killFor(time.Second + rand.N(time.Second))
 		f.down(rand.N(300*time.Millisecond) + time.Duration(1-downs%2)*1300*time.Millisecond) // by turns none or some are missed
 	}
+	over := time.Now()
 	with(t, dir, func(c *spool.Client) {
+		eventually(t, "the schedules have caught up", func() bool {
+			due := cursors(t, c)
+			return !slices.ContainsFunc(schedules, func(s spool.Schedule) bool { return !due[s.Name].After(over) })
+		})
 		eventually(t, "the jobs of all ticks so far have run", func() bool { return unfinished(t, c) == 0 })
 	})
 	f.finish(asFlow)
 	f.check()
 	t.Logf("%d kills; %d times all five were down", f.kills, downs)
-	due := cursors(t, dir)
 	with(t, dir, func(c *spool.Client) {
-		all := recount(t, c)
+		all, due := recount(t, c), cursors(t, c)
 		for _, s := range schedules {
 			judgeTicks(t, s, all, begun, known, due[s.Name])
 		}
@@ -54,18 +60,16 @@ func TestProofThatEachTickIsEnqueuedOnce(t *testing.T) {
 }
 
 // cursors are the next instants of the schedules that have begun.
-func cursors(t *testing.T, dir string) map[string]time.Time {
+func cursors(t *testing.T, c *spool.Client) map[string]time.Time {
 	t.Helper()
 	due := map[string]time.Time{}
-	with(t, dir, func(c *spool.Client) {
-		all, err := c.Schedules(t.Context(), "")
-		must(t, err)
-		for _, s := range all {
-			if !s.Schedule.Due.IsZero() {
-				due[s.Name] = s.Schedule.Due
-			}
+	all, err := c.Schedules(t.Context(), "")
+	must(t, err)
+	for _, s := range all {
+		if !s.Schedule.Due.IsZero() {
+			due[s.Name] = s.Schedule.Due
 		}
-	})
+	}
 	return due
 }
 
