@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -24,26 +25,51 @@ const (
 	youngBoot = time.Minute
 )
 
-// lead makes commits until nothing is pending. The first is the caller's own:
-// it goes on inline as long as the lock is free, and leaves the waiting to a
-// goroutine otherwise, so that a caller can leave on its context.
-func (b *handle) lead(g *gather, inline bool) {
+// lead makes one commit. The first is the caller's own: it goes on inline as
+// long as the lock is free, and leaves the waiting to a goroutine otherwise, so
+// that a caller can leave on its context. own is the caller's op, nil for a
+// goroutine: one that does not wait for the disk leaves the sync to another.
+func (b *handle) lead(own *op) {
+	b.queue.muster()
 	b.readForward()
 	ok, err := b.log.TryLock()
 	if err == nil && !ok {
-		if inline {
-			b.background(func() { b.lead(g, false) })
+		if own != nil {
+			b.background(func() { b.lead(nil) })
 			return
 		}
 		err = b.lock()
 	}
+	var waiting []*op
 	if err != nil {
-		b.finish(g.take(), public(err))
+		b.finish(b.queue.take(), public(err))
 	} else {
-		b.locked(g)
+		waiting = b.locked()
 	}
-	if g.next() {
-		b.background(func() { b.lead(g, false) })
+	sync, lead := b.queue.committed(waiting)
+	if lead {
+		b.background(func() { b.lead(nil) })
+	}
+	switch {
+	case sync && own != nil && own.free:
+		b.background(b.sync)
+	case sync:
+		b.sync()
+	}
+}
+
+// sync makes durable what committed ops wait for, and answers them.
+func (b *handle) sync() {
+	ops := b.queue.takeWritten()
+	b.stats.Syncs.Add(1)
+	_, err := b.log.Sync()
+	b.finish(ops, public(err))
+	sync, lead := b.queue.synced()
+	if lead {
+		b.background(func() { b.lead(nil) })
+	}
+	if sync {
+		b.background(b.sync)
 	}
 }
 
@@ -77,23 +103,46 @@ func (b *handle) lock() error {
 	}
 }
 
-// locked makes one commit; LOCK is held, and free when it returns.
-func (b *handle) locked(g *gather) {
+// locked makes one commit; LOCK is held, and free when it returns. It answers
+// the ops that do not wait for the disk, and returns the others.
+func (b *handle) locked() (waiting []*op) {
 	b.mu.Lock()
-	ops := g.take()
-	sync, err := b.commit(ops)
+	ops := b.queue.take()
+	wait, err := b.commit(ops)
 	ring := b.targets(b.ring.take())
-	durable := b.log.Durable()
-	end := b.log.Pos()
+	if !b.log.Durable().Before(b.log.Pos()) {
+		wait = nobody
+	}
 	b.mu.Unlock()
 	b.log.Unlock()
 	b.bells.ring(b, ring)
-	if err == nil && sync && durable.Before(end) {
-		b.stats.Syncs.Add(1)
-		_, err = b.log.Sync()
+	if err != nil || wait == nobody {
+		b.finish(ops, public(err))
+		return nil
 	}
-	b.finish(ops, public(err))
+	if wait == everybody {
+		return ops
+	}
+	answered, waiting := ops[:0:0], ops[:0]
+	for _, o := range ops {
+		if o.free {
+			answered = append(answered, o)
+		} else {
+			waiting = append(waiting, o)
+		}
+	}
+	b.finish(answered, nil)
+	return waiting
 }
+
+// waits says who of a commit waits for the disk.
+type waits int
+
+const (
+	nobody    waits = iota
+	some            // those that are not free
+	everybody       // an epoch was opened, which has to be durable before any of its leases
+)
 
 // finish answers ops. An err of the commit is the answer of each that has none
 // of its own.
@@ -113,14 +162,14 @@ func (b *handle) finish(ops []*op, err error) {
 }
 
 // commit decides ops and appends what they write as one frame; LOCK and mu are
-// held. sync says that an answer has to wait for the disk.
-func (b *handle) commit(ops []*op) (sync bool, err error) {
+// held.
+func (b *handle) commit(ops []*op) (wait waits, err error) {
 	if err := b.catchUp(); err != nil {
-		return false, err
+		return nobody, err
 	}
 	ops, err = b.admit(ops)
 	if err != nil {
-		return false, err
+		return nobody, err
 	}
 	body, at, file := b.log.Body()
 	now := b.now()
@@ -128,25 +177,27 @@ func (b *handle) commit(ops []*op) (sync bool, err error) {
 	b.ring.on = true
 	fresh := b.decide(ops, now)
 	b.ring.on = false
-	for _, o := range ops {
-		sync = sync || !o.free
+	switch {
+	case fresh:
+		wait = everybody
+	case b.cfg.Sync == SyncAlways && slices.ContainsFunc(ops, func(o *op) bool { return !o.free }):
+		wait = some
 	}
-	sync = sync && b.cfg.Sync == SyncAlways || fresh
 	if b.w.Count() == 0 {
-		return sync, nil
+		return wait, nil
 	}
 	if err := b.append(); err != nil {
-		return false, err
+		return nobody, err
 	}
 	for _, o := range ops {
 		if o.after != nil {
 			o.after()
 		}
 	}
-	if !sync {
+	if wait == nobody {
 		b.syncSoon()
 	}
-	return sync, nil
+	return wait, nil
 }
 
 // decide runs the ops against the state, after what is due, and says whether

@@ -30,15 +30,20 @@ const (
 	opAbandoned // its caller left before it was decided
 )
 
-// gather collects the ops of this process for its next commit. Whoever adds
-// the first one leads: it commits what is there, and hands the lead on when
-// more has come in meanwhile. There is no timer: a commit takes what gathered
-// while the last one was in flight (and see muster).
+// gather collects the ops of this process for its next commit. Whoever finds
+// that nobody makes one leads: it commits what is there, all at once. Beside
+// that at most one goroutine syncs. What waits for the disk is committed
+// between two syncs, so that each sync is for as many as can be; what does not
+// is committed at once, and takes along what else is there: a worker's
+// settlements and its next claim are one commit. There is no timer.
 type gather struct {
 	mu      sync.Mutex
 	pending []*op
-	last    int // ops of the last commit
+	hasty   int   // of pending: do not wait for the disk
+	written []*op // were committed, and wait for the disk
+	last    int   // ops of the last commit
 	leading bool
+	syncing bool
 	closed  bool
 }
 
@@ -51,12 +56,23 @@ func (g *gather) add(o *op, leads *sync.WaitGroup) (lead bool, err error) {
 		return false, broker.ErrClosed
 	}
 	g.pending = append(g.pending, o)
-	lead = !g.leading
-	g.leading = true
-	if lead {
+	if o.free {
+		g.hasty++
+	}
+	if lead = g.lead(); lead {
 		leads.Add(1)
 	}
 	return lead, nil
+}
+
+// lead gives the lead to the caller, if a commit is to be made and nobody does;
+// mu is held.
+func (g *gather) lead() bool {
+	if g.leading || len(g.pending) == 0 || g.syncing && g.hasty == 0 {
+		return false
+	}
+	g.leading = true
+	return true
 }
 
 // muster lets the callers that the last commit answered come in: as a rule they
@@ -93,6 +109,9 @@ func (g *gather) take() []*op {
 	}
 	taken := make([]*op, 0, n)
 	for _, o := range g.pending[:n] {
+		if o.free {
+			g.hasty--
+		}
 		if o.state.CompareAndSwap(opWaiting, opTaken) {
 			taken = append(taken, o)
 		}
@@ -104,27 +123,41 @@ func (g *gather) take() []*op {
 	return taken
 }
 
-// next ends a lead, or says that there is more to do.
-func (g *gather) next() (more bool) {
+// committed ends a lead whose ops wait for the disk, and says what is to be
+// done next: a sync, another lead, both, or nothing.
+func (g *gather) committed(waiting []*op) (sync, lead bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.leading = len(g.pending) > 0
-	return g.leading
+	g.leading = false
+	g.written = append(g.written, waiting...)
+	if sync = len(g.written) > 0 && !g.syncing; sync {
+		g.syncing = true
+	}
+	return sync, g.lead()
+}
+
+// takeWritten returns the ops that a sync which begins now is for.
+func (g *gather) takeWritten() []*op {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	taken := g.written
+	g.written = nil
+	return taken
+}
+
+// synced ends a sync, or says that there is another one to do; and whether a
+// commit is to be led.
+func (g *gather) synced() (sync, lead bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.syncing = len(g.written) > 0
+	return g.syncing, g.lead()
 }
 
 func (g *gather) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
-}
-
-// gatherOf chooses where o waits. What does not wait for the disk has commits of
-// its own, so that a claim is not held up by the sync of a settlement.
-func (b *handle) gatherOf(o *op) *gather {
-	if o.free {
-		return &b.quick
-	}
-	return &b.queue
 }
 
 // do puts o into the next commit and waits for its outcome. A caller whose
@@ -134,14 +167,12 @@ func (b *handle) do(ctx context.Context, o *op) error {
 		return err
 	}
 	o.done = make(chan struct{})
-	g := b.gatherOf(o)
-	lead, err := g.add(o, &b.wg)
+	lead, err := b.queue.add(o, &b.wg)
 	if err != nil {
 		return err
 	}
 	if lead {
-		g.muster()
-		b.lead(g, true)
+		b.lead(o)
 		b.wg.Done()
 	}
 	select {

@@ -34,8 +34,7 @@ type handle struct {
 	lossy  bool  // the log was recovered from poison: claims may be forgotten
 	broken error // the state is not what the log says, and could not be rebuilt
 
-	queue  gather // calls whose answer waits for the disk
-	quick  gather // calls whose answer does not
+	queue  gather
 	member member
 	bells  bells
 	stats  *Stats
@@ -89,7 +88,6 @@ func (b *handle) counters() []byte { return b.s.Digest() }
 func (b *handle) Close() error {
 	b.closeOnce.Do(func() {
 		b.queue.close()
-		b.quick.close()
 		b.end()
 		b.mu.Lock()
 		b.hub.Close()

@@ -266,8 +266,8 @@ func (b *handle) retire() error {
 	if err := b.catchUp(); err != nil || !b.s.Knows(b.member.name) {
 		return nil // others will find out by the lock
 	}
-	sync, err := b.commit([]*op{o})
-	if err == nil && sync {
+	wait, err := b.commit([]*op{o})
+	if err == nil && wait != nobody {
 		_, err = b.log.Sync()
 	}
 	return public(err)
