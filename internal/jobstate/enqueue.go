@@ -335,9 +335,14 @@ func (s *State) applyRare(q *queue, t *task, j *job, r *enqueueRec) {
 	q.holdKey(keyName{t.name, r.key}, h, r.at)
 }
 
-// wait puts j among the scheduled or the ready.
+// wait puts j among the scheduled or the ready. wall says by which clock it is
+// or was due.
 func (s *State) wait(j *job, later, wall bool) {
 	j.flags &^= byWall | scheduled
+	i := b2u(wall)
+	if wall {
+		j.flags |= byWall
+	}
 	if !later {
 		s.enter(j, broker.Ready)
 		s.stand(j)
@@ -345,11 +350,6 @@ func (s *State) wait(j *job, later, wall bool) {
 	}
 	j.flags |= scheduled
 	s.enter(j, broker.Scheduled)
-	i := 0
-	if wall {
-		j.flags |= byWall
-		i = 1
-	}
 	q := j.queue()
 	s.nextDue[i] = min(s.nextDue[i], j.runAt)
 	q.due[i].push(item{j.runAt, j.seq, j, j.ver})

@@ -36,7 +36,7 @@ type State struct {
 	leased   int              // live items of leases
 	keeps    heap             // final jobs, by the end of their retention
 	kept     int              // live items of keeps
-	starts   heap             // waiting jobs with a StartWithin, by that deadline
+	starts   [2]heap          // waiting jobs with a StartWithin, by that deadline: on the steady clock, and on the wall
 	uses     uses
 	free     *job // unused entries, linked by next
 	chunk    []job
@@ -346,7 +346,7 @@ func (s *State) stand(j *job) {
 // watchStart registers the deadline by which a waiting job has to be started.
 func (s *State) watchStart(j *job) {
 	if j.ext != nil && j.ext.startWithin > 0 && j.attempts == 0 {
-		s.starts.push(item{satAdd(j.runAt, j.ext.startWithin), j.seq, j, j.ver})
+		s.starts[b2u(j.flags&byWall != 0)].push(item{satAdd(j.runAt, j.ext.startWithin), j.seq, j, j.ver})
 	}
 }
 

@@ -46,9 +46,14 @@ func (s *State) putOff(w *Writer, j *job, until int64) {
 // means that nothing is known.
 func (s *State) Due(now Now) (at int64) {
 	s.promoteAll(now)
-	for _, h := range []*heap{&s.leases, &s.starts, &s.keeps} {
+	for _, h := range []*heap{&s.leases, &s.starts[0], &s.keeps} {
 		if it := h.top(); it != nil && (at == 0 || it.at < at) {
 			at = it.at
+		}
+	}
+	if it := s.starts[1].top(); it != nil {
+		if steady := satAdd(now.Steady, it.at-now.Wall); at == 0 || steady < at {
+			at = steady
 		}
 	}
 	return at
@@ -69,13 +74,14 @@ func (s *State) expire(w *Writer, j *job, why reason) {
 }
 
 func (s *State) cancelUnstarted(w *Writer, now Now, max int) (n int) {
-	for n < max {
-		it := s.starts.top()
-		if it == nil || it.at > clockOf(it.j, now) {
-			return n
+	for i, by := range [...]int64{now.Steady, now.Wall} {
+		for ; n < max; n++ {
+			it := s.starts[i].top()
+			if it == nil || it.at > by {
+				break
+			}
+			s.final(w, it.j, finalRec{state: broker.Cancelled, reason: reasonNotStarted})
 		}
-		s.final(w, it.j, finalRec{state: broker.Cancelled, reason: reasonNotStarted})
-		n++
 	}
 	return n
 }
