@@ -141,7 +141,7 @@ func (p *player) sameDue(r broker.ClaimRequest, got broker.Claimed) {
 	latest := time.Duration(0)
 	for _, j := range p.m.s.jobs {
 		useful := slices.Contains(p.m.s.queues(r), j.Queue) && canRun(r.Tasks, j.Task) && !p.m.s.paused[j.Queue]
-		if after := j.RunAt.Sub(p.m.s.now()); j.State == broker.Scheduled && j.waits == nil && useful && (latest == 0 || after < latest) {
+		if after := j.RunAt.Sub(p.m.s.nowOf(j)); j.State == broker.Scheduled && j.waits == nil && useful && (latest == 0 || after < latest) {
 			latest = after
 		}
 	}
@@ -301,15 +301,6 @@ func (s passStep) do(p *player) {
 	p.f.advance(time.Duration(s))
 	p.maintain()
 }
-
-// reopenStep closes a client and opens another; client -1 is all of them.
-type reopenStep int
-
-func (s reopenStep) String() string {
-	return fmt.Sprintf("client %d: close and open again (-1: all)", int(s))
-}
-
-func (s reopenStep) do(p *player) { p.reopen(int(s)) }
 
 type explainStep struct {
 	client int

@@ -30,10 +30,11 @@ func newLedger(f *fixture) *ledger { return &ledger{f: f, jobs: map[broker.Ref]*
 // watched is a client whose calls the ledger sees.
 type watched struct {
 	broker.Broker
-	log *ledger
+	log    *ledger
+	killed bool
 }
 
-func (l *ledger) watch(b broker.Broker) *watched { return &watched{b, l} }
+func (l *ledger) watch(b broker.Broker) *watched { return &watched{Broker: b, log: l} }
 
 func (l *ledger) record(r broker.Ref) *record {
 	if l.jobs[r] == nil {
@@ -177,13 +178,29 @@ func (w *watched) Tick(ctx context.Context, c broker.Call, t broker.Tick) (won b
 
 // Close ends the leases of this client.
 func (w *watched) Close() error {
+	w.free()
+	err := w.Broker.Close()
+	if w.killed {
+		return nil
+	}
+	return err
+}
+
+// kill ends the process of this client, and with it its leases.
+func (w *watched) kill() {
+	w.killed = true
+	w.free()
+	w.log.f.h.Kill(w.Broker)
+}
+
+// free ends the leases of this client.
+func (w *watched) free() {
 	l := w.log
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, r := range l.jobs {
 		if r.by == w {
 			r.expires = time.Time{}
 		}
 	}
-	l.mu.Unlock()
-	return w.Broker.Close()
 }
