@@ -234,11 +234,9 @@ func (g *generator) command() step {
 		if g.IntN(4) == 0 {
 			c.Filter.States = []broker.State{pick(g, broker.States[:]...)}
 		}
-		if len(c.Filter.States) == 0 || c.Filter.States[0] == broker.Ready {
-			c.Limit = 0 // whether a later step reaches a batch that an earlier one completed is left open
-		}
 		if g.IntN(4) == 0 {
 			c.Filter.ErrorContains = pick(g, "e", "1", "ada")
+			c.Limit = 0 // whether a step counts what it passes over is left open
 		}
 		if g.IntN(6) == 0 {
 			c.Filter.OlderThan = historyUnit + historyUnit/4

@@ -277,16 +277,31 @@ func (s commandStep) String() string {
 }
 
 func (s commandStep) do(p *player) {
+	c := s.c
+	if p.openOrder(c.Filter.Queue) {
+		c.Limit = 0
+	}
+	defer p.m.sweepAll()()
 	changed := [2]int{}
 	for i, b := range []broker.Broker{p.real(s.client), p.model(s.client)} {
-		f, c := *p.f, s.c
+		f := *p.f
 		f.b = b
-		if i == 1 {
-			c.Limit = 0 // so that all of it is one sweep of the model
-		}
 		changed[i] = f.apply(c)
 	}
 	want(p.f, "command: changed", changed[0], changed[1])
+}
+
+// openOrder reports whether the order of some jobs of a queue is open, and with
+// it which step of a command completes a batch.
+func (p *player) openOrder(queue string) bool {
+	p.m.s.mu.Lock()
+	defer p.m.s.mu.Unlock()
+	waits, open := false, false
+	for _, j := range p.m.s.jobs {
+		waits = waits || j.Queue == queue && j.waits != nil
+		open = open || j.Queue == queue && j.sweep != 0
+	}
+	return waits && open
 }
 
 // passStep lets time pass. Upkeep follows at once, so that it makes no

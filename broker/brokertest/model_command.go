@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -45,8 +46,8 @@ func (s *store) choose(c broker.Command) (chosen []*job, cursor string) {
 		limit = 1000
 	}
 	states := commandStates[c.Kind]
-	for states[0].String() != c.Cursor && c.Cursor != "" {
-		states = states[1:]
+	if i := slices.IndexFunc(states, func(s broker.State) bool { return s.String() == c.Cursor }); i > 0 {
+		states = states[i:]
 	}
 	for _, state := range states {
 		for _, j := range s.in(c.Filter.Queue, state) {
