@@ -89,7 +89,7 @@ func (s *State) checkAll(queue string, jobs []broker.NewJob) error {
 	if size > broker.MaxCallBytes {
 		return fmt.Errorf("%w: %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, broker.MaxCallBytes)
 	}
-	return checkBatches(jobs)
+	return checkBatches(s.queues[queue], jobs)
 }
 
 // checkNew guards the store: a known task has passed ValidName before.
