@@ -43,9 +43,9 @@ const (
 //
 // Each step chooses from the jobs that are there when it begins, state by state
 // (scheduled, ready, leased, then the final ones), in the order of List. So a
-// job that comes into a state that the command has not gone through is reached
-// by a later step, be it another client's or the completion job of a batch whose
-// last member an earlier step ended. A command of one step reaches neither.
+// job that comes meanwhile into a state that the command is not through with is
+// reached by a later step, be it another client's or the completion job of a
+// batch whose last member an earlier step ended. One step alone reaches neither.
 type Command struct {
 	Kind   CommandKind
 	Filter Filter // Queue is required

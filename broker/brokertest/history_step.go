@@ -278,7 +278,7 @@ func (s commandStep) String() string {
 
 func (s commandStep) do(p *player) {
 	c := s.c
-	if p.openOrder(c.Filter.Queue) {
+	if p.batchWaits(c.Filter.Queue) {
 		c.Limit = 0
 	}
 	defer p.m.sweepAll()()
@@ -291,17 +291,12 @@ func (s commandStep) do(p *player) {
 	want(p.f, "command: changed", changed[0], changed[1])
 }
 
-// openOrder reports whether the order of some jobs of a queue is open, and with
-// it which step of a command completes a batch.
-func (p *player) openOrder(queue string) bool {
+// batchWaits reports whether a batch of a queue waits: a command may complete it,
+// and whether a later step of the command looks at that state again is open.
+func (p *player) batchWaits(queue string) bool {
 	p.m.s.mu.Lock()
 	defer p.m.s.mu.Unlock()
-	waits, open := false, false
-	for _, j := range p.m.s.jobs {
-		waits = waits || j.Queue == queue && j.waits != nil
-		open = open || j.Queue == queue && j.sweep != 0
-	}
-	return waits && open
+	return slices.ContainsFunc(p.m.s.jobs, func(j *job) bool { return j.Queue == queue && j.waits != nil })
 }
 
 // passStep lets time pass. Upkeep follows at once, so that it makes no
