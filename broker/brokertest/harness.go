@@ -70,7 +70,7 @@ func Cases() []Case {
 		{"cancel", cancelRules}, {"commands", commandRules}, {"pause", pauseRules},
 		{"counts", countRules}, {"list", listRules}, {"workers", workerRules},
 		{"explain", explainRules}, {"watch", watchRules}, {"wait", waitRules},
-		{"close", closeRules}, {"clients", clientRules}, {"clock", clockRules},
+		{"close", closeRules}, {"clients", clientRules}, {"clock", clockRules}, {"call ids", callRules},
 	} {
 		for _, r := range topic.rules {
 			all = append(all, r.of(topic.name))

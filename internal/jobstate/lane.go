@@ -38,7 +38,12 @@ func (l *lane) push(it item) {
 	} else {
 		l.late.push(it)
 	}
-	if l.n == 1 || it.before(&l.head) && l.head.j != l.first.j {
+	switch {
+	case l.n > 1 && !it.before(&l.head):
+	case l.n > 1 && l.head.j == l.first.j: // which goes before it all the same
+		l.head.at, l.head.seq = it.at, it.seq
+		l.moved()
+	default:
 		l.head = it
 		if l.stand != nil && !l.isOpen() {
 			l.move(&l.task.open) // it may go before what was let through
