@@ -96,7 +96,8 @@ func (c *capacity) victims(q *queue, tenant string, n need) (some []*job, err er
 		}
 	}
 	slices.SortFunc(ready, func(a, b *job) int {
-		return cmp.Or(cmp.Compare(a.lane.priority, b.lane.priority), cmp.Compare(a.place, b.place), cmp.Compare(a.seq, b.seq))
+		x, y := a.standing(), b.standing()
+		return cmp.Or(cmp.Compare(a.lane.priority, b.lane.priority), cmp.Compare(x.at, y.at), cmp.Compare(x.seq, y.seq), cmp.Compare(x.ver, y.ver))
 	})
 	for _, j := range ready {
 		if !c.over(l, n) {
@@ -106,6 +107,15 @@ func (c *capacity) victims(q *queue, tenant string, n need) (some []*job, err er
 		some = append(some, j)
 	}
 	return some, nil
+}
+
+// standing is where a ready job stands among all. One that holds its ordered
+// group has the place of its lane's first, just before that: ver 0 before 1.
+func (j *job) standing() item {
+	if j.lane.head.j == j {
+		return item{at: j.lane.head.at, seq: j.lane.head.seq}
+	}
+	return item{at: j.place, seq: j.seq, ver: 1}
 }
 
 // newcomers finds out which jobs of a call will be added, going through them in
