@@ -36,7 +36,7 @@ func (s reopenStep) do(p *player) {
 	}
 	if s.restart {
 		passStep(time.Millisecond).do(p) // no claim is of the moment in which the epoch begins
-		p.stir()
+		p.stir() // from this value of the clock it goes on
 	}
 	if !s.kill {
 		s.end(p)
@@ -115,8 +115,8 @@ func (m *Model) sweepAll() (done func()) {
 	}
 }
 
-// stir changes something of the store, so that the last value of its clock,
-// from which that goes on after a restart, is now.
+// stir changes something of the store, so that the last time which the store
+// knows is now.
 func (p *player) stir() {
 	for _, leaving := range []bool{false, true} {
 		_, err := p.real(0).Extend(p.f.ctx, broker.ExtendRequest{Worker: broker.Worker{ID: "stir"}, Leaving: leaving})
@@ -143,6 +143,7 @@ func (s wallStep) do(p *player) {
 	if p.f.h.StepWall == nil || p.unclearAt(p.f.now().Add(time.Duration(s))) {
 		return
 	}
+	p.stir() // the list of what became due before it is in the order of that time for whoever opens the store later
 	p.f.h.StepWall(time.Duration(s))
 	p.maintain()
 }
