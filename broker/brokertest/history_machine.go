@@ -36,7 +36,7 @@ func (s reopenStep) do(p *player) {
 	}
 	if s.restart {
 		passStep(time.Millisecond).do(p) // no claim is of the moment in which the epoch begins
-		p.stir() // from this value of the clock it goes on
+		p.stir()                         // from this value of the clock it goes on
 	}
 	if !s.kill {
 		s.end(p)
