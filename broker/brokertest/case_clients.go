@@ -342,6 +342,19 @@ var clockRules = []rule{
 			f.command(broker.DeleteJobs)
 		}
 	}},
+	{"a job that holds its ordered group takes the place of one that was due before", func(f *fixture) {
+		if f.h.StepWall == nil {
+			f.Skipf("the wall clock cannot be stepped")
+		}
+		ordered := func(n *broker.NewJob) { n.Group, n.Ordered = "g", true }
+		l := f.leased(with(ordered))
+		f.h.StepWall(-time.Hour)
+		refs := append(f.addMany(1), l.Job.Ref())
+		refs = append(refs, f.addOne(with(func(n *broker.NewJob) { ordered(n); n.At = f.now().Add(tick / 2) })))
+		f.end(l, broker.Nack)
+		f.pass(tick)
+		f.wantOrder("claims", leaseIDs(f.claim(3)), refs, 1, 0)
+	}},
 	{"a job ends once however the wall clock steps", func(f *fixture) {
 		if f.h.StepWall == nil {
 			f.Skipf("the wall clock cannot be stepped")
