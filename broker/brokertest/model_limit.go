@@ -133,24 +133,19 @@ func later(a, b *big.Rat) *big.Rat {
 // clockRat is the time that rates are counted in.
 func (s *store) clockRat() *big.Rat { return big.NewRat(int64(s.now().Sub(s.base)), 1) }
 
-// bucket returns what a rate has kept for j. The first claim of an epoch finds it
-// as if the whole burst had been claimed when the epoch began: it may have been,
-// and forgotten.
+// bucket returns what a rate has kept for j. In a new epoch it is as if the whole
+// burst had been claimed when the epoch began: it may have been, and forgotten.
 func (s *store) bucket(name string, l *broker.Limit, j *job) *big.Rat {
-	f, bucket := s.flow(j.Queue), bucketName{name, scopeValue(l, j)}
-	tat, at, full := new(big.Rat), f.rated[bucket], newRate(l).full()
-	if kept := f.rates[bucket]; kept != nil {
+	tat, bucket := new(big.Rat), bucketName{name, scopeValue(l, j)}
+	if kept := s.flow(j.Queue).rates[bucket]; kept != nil {
 		// A rate that was changed meanwhile finds its bucket empty at worst.
 		tat = kept
-		if most := new(big.Rat).Add(at, full); tat.Cmp(most) > 0 {
+		if most := new(big.Rat).Add(s.flow(j.Queue).rated[bucket], newRate(l).full()); tat.Cmp(most) > 0 {
 			tat = most
-		}
-		if s.epoch != nil && at.Cmp(s.epoch) >= 0 {
-			return tat
 		}
 	}
 	if s.epoch != nil {
-		tat = later(tat, new(big.Rat).Add(s.epoch, full))
+		tat = later(tat, new(big.Rat).Add(s.epoch, newRate(l).full()))
 	}
 	return tat
 }
