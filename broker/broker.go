@@ -9,11 +9,12 @@ import (
 // concurrent use.
 //
 // Every mutating call carries a call id, the same over its retries; a broker
-// where a reply can be lost remembers the answer for Caps.Retry, so that a
-// repeat changes nothing. An error other than ErrUnknown means that the call
-// changed nothing. When a context ends before the call was decided, the call
-// changes nothing and returns the context's error; once it is decided, the call
-// returns its outcome.
+// where a reply can be lost remembers the answer for Caps.Retry, from whichever
+// client it came: a repeat returns it (for a claim, those of its leases that are
+// still valid) and changes nothing. An error other than ErrUnknown means that
+// the call changed nothing. When a context ends before the call was decided, the
+// call changes nothing and returns the context's error; once it is decided, the
+// call returns its outcome.
 type Broker interface {
 	Inspector
 

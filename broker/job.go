@@ -33,7 +33,9 @@ type NewJob struct {
 
 	// A batch is its completion job, which waits until each of its members had
 	// its first final state (a requeue of a member changes nothing). It is
-	// enqueued in one call with all its members, into one queue.
+	// enqueued in one call with all its members, into one queue. None of them
+	// has a Key, and none of the members of a new batch is there already: that
+	// job would not end as a member.
 	BatchSize    uint32 // of a completion job: how many members; 0 means that it is none
 	Batch        ID     // of a member: the completion job; zero means that it is none
 	BatchOrdinal uint32 // of a member: its number, from 0 to BatchSize-1

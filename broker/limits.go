@@ -103,6 +103,8 @@ func (j *NewJob) validateTimes() error {
 		return fmt.Errorf("%w: key repeat %d is unknown", ErrInvalid, j.KeyRepeat)
 	case !j.Batch.IsZero() && j.BatchSize > 0 && j.Batch == j.ID:
 		return fmt.Errorf("%w: a batch inside itself", ErrInvalid)
+	case j.Key != "" && (j.BatchSize > 0 || !j.Batch.IsZero()):
+		return fmt.Errorf("%w: a job of a batch has the key %q: who holds that already would stand in for it, and is in no batch", ErrInvalid, j.Key)
 	case j.KeyHold == HoldFor && j.KeyFor == 0:
 		return fmt.Errorf("%w: the key is to be held for a duration, but none is given", ErrInvalid)
 	}

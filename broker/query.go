@@ -40,6 +40,12 @@ const (
 
 // Command changes many jobs, or a queue, in bounded steps: the caller repeats
 // it with the Cursor of the answer until that is "". A step is one commit.
+//
+// Each step chooses from the jobs that are there when it begins, state by state
+// (scheduled, ready, leased, then the final ones), in the order of List. So a
+// job that comes meanwhile into a state that the command is not through with is
+// reached by a later step, be it another client's or the completion job of a
+// batch whose last member an earlier step ended. One step alone reaches neither.
 type Command struct {
 	Kind   CommandKind
 	Filter Filter // Queue is required

@@ -136,18 +136,69 @@ func TestHistoriesNoticeABrokenBroker(t *testing.T) {
 			continue
 		}
 		t.Run(b.name, func(t *testing.T) {
-			on := func(t *testing.T, run func(t *testing.T, h Harness)) {
-				t.Run("history", func(t *testing.T) { run(t, manualHarness(b.broken)) })
-			}
-			const histories = 60
-			for seed := range uint64(histories) {
-				if play(t, newScript(seed), on) != "" {
-					return
-				}
-			}
-			t.Errorf("none of %d histories noticed", histories)
+			historiesNotice(t, func() Harness { return manualHarness(b.broken) })
 		})
 	}
+}
+
+// historiesNotice fails the test unless one of some histories fails.
+func historiesNotice(t *testing.T, harness func() Harness) {
+	t.Helper()
+	on := func(t *testing.T, run func(t *testing.T, h Harness)) {
+		t.Run("history", func(t *testing.T) { run(t, harness()) })
+	}
+	const histories = 60
+	for seed := range uint64(histories) {
+		if play(t, newScript(seed), on) != "" {
+			return
+		}
+	}
+	t.Errorf("none of %d histories noticed", histories)
+}
+
+// TestHistoriesNoticeAMachine runs brokers that go wrong when the wall clock
+// steps, the machine restarts, or a process ends.
+func TestHistoriesNoticeAMachine(t *testing.T) {
+	for name, broken := range map[string]func(m *Model, h *Harness){
+		"time goes on with the wall clock": func(m *Model, h *Harness) {
+			step := h.StepWall
+			h.StepWall = func(d time.Duration) { step(d); m.s.start -= d }
+		},
+		"time goes on from the wall clock after a restart": func(m *Model, h *Harness) {
+			restart := h.Restart
+			h.Restart = func() { restart(); m.s.start -= h.Clock.Wall().Sub(m.s.now()) }
+		},
+		"a restart leaves rates as they are": func(m *Model, h *Harness) {
+			restart := h.Restart
+			h.Restart = func() { restart(); m.s.reboot = false }
+		},
+		"the leases of a killed process go on": func(_ *Model, h *Harness) {
+			open := h.Open
+			h.Open = func() broker.Broker { return &survivor{Model: open().(*Model)} }
+			h.Kill = func(b broker.Broker) { b.(*survivor).killed = true }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			historiesNotice(t, func() Harness {
+				m, h := manual()
+				broken(m, &h)
+				return h
+			})
+		})
+	}
+}
+
+// survivor is a client that holds on to its leases when it is killed.
+type survivor struct {
+	*Model
+	killed bool
+}
+
+func (b *survivor) Close() error {
+	if b.killed {
+		return nil
+	}
+	return b.Model.Close()
 }
 
 func TestAFailingHistoryIsMadeShort(t *testing.T) {

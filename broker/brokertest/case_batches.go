@@ -73,7 +73,9 @@ func badBatches() map[string][]broker.NewJob {
 			a[0].Batch, b[0].Batch = b[0].ID, a[0].ID
 			return []broker.NewJob{a[0], b[0]}
 		}),
-		"a good batch and a bad one": append(batch(2), batch(2)[:2]...),
+		"a member with a key":         change(2, func(b []broker.NewJob) []broker.NewJob { b[2].Key = "k"; return b }),
+		"a completion job with a key": change(2, func(b []broker.NewJob) []broker.NewJob { b[0].Key = "k"; return b }),
+		"a good batch and a bad one":  append(batch(2), batch(2)[:2]...),
 	}
 }
 
@@ -178,6 +180,41 @@ var batchRules = []rule{
 			want(f, what+": depth", f.depth(), 0)
 		}
 	}},
+	{"a job of a batch cannot have a key, be it held or free, by a tick as by an enqueue", func(f *fixture) {
+		due := f.scheduled()
+		holder := f.addOne(keyed("held", broker.HoldUntilFinal, 0))
+		for _, key := range []string{"held", "free"} {
+			for i := range 2 {
+				jobs := batch(1)
+				jobs[i].Key = key
+				_, err := f.b.Enqueue(f.ctx, broker.NewCall(), queue, jobs)
+				f.wantErr("enqueue", err, broker.ErrInvalid)
+				_, _, err = f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: jobs})
+				f.wantErr("tick", err, broker.ErrInvalid)
+			}
+		}
+		f.wantCursor("then", due)
+		want(f, "depth", f.depth(), 1)
+		f.wantState(holder, broker.Ready, "")
+		f.wantHeld("as before", keyed("held", broker.HoldUntilFinal, 0), holder.ID)
+	}},
+	{"a new batch with a member that is there already is refused, and nothing of the call is added", func(f *fixture) {
+		there, twice, both, after, before := batch(2), batch(2), batch(1), batch(1), batch(1)
+		there[2].ID = f.addMany(1)[0].ID
+		twice[2].ID = twice[1].ID
+		both[1].ID = both[0].ID
+		also := func(n broker.NewJob) broker.NewJob { return broker.NewJob{ID: n.ID, Task: task} }
+		after = append(after, also(after[1]))
+		before = append([]broker.NewJob{also(before[1])}, before...)
+		for what, jobs := range map[string][]broker.NewJob{
+			"in the store": there, "twice in the call": twice, "as the completion job": both,
+			"as another job after it": after, "as another job before it": before,
+		} {
+			_, err := f.b.Enqueue(f.ctx, broker.NewCall(), queue, append([]broker.NewJob{plain()}, jobs...))
+			f.wantErr(what, err, broker.ErrInvalid)
+			want(f, what+": depth", f.depth(), 1)
+		}
+	}},
 	{"the order of a batch in its call does not matter, nor what else is in it", func(f *fixture) {
 		a, b := batch(2), batch(1)
 		jobs := []broker.NewJob{a[2], plain(), b[1], a[0], b[0], a[1]}
@@ -247,13 +284,10 @@ var batchRules = []rule{
 		want(f, "next due of its queue", f.take(f.b, broker.ClaimRequest{Queues: []string{queue}}).NextDue, 0)
 		f.wantOrder("scheduled", jobIDs(f.in(broker.Scheduled)), refs, 0)
 	}},
-	{"a completion job keeps its priority, tenant and key, and runs as any job", func(f *fixture) {
+	{"a completion job keeps its priority and tenant, and runs as any job", func(f *fixture) {
 		jobs := batch(1)
-		jobs[0].Priority, jobs[0].Tenant, jobs[0].Key, jobs[0].MaxAttempts = 5, "x", "k", 2
+		jobs[0].Priority, jobs[0].Tenant, jobs[0].MaxAttempts = 5, "x", 2
 		refs := f.add(queue, jobs...)
-		key := jobs[0]
-		key.BatchSize = 0
-		f.wantHeld("while it waits", key, refs[0].ID)
 		f.addMany(1)
 		f.end(f.one(), broker.Ack)
 		l := f.one()

@@ -174,6 +174,22 @@ var capacityRules = []rule{
 			f.wantState(refs[i], broker.Cancelled, broker.ReasonDropped)
 		}
 	}},
+	{"a job that holds its ordered group waits longer than the rest of the group, for a tenant's capacity as for the queue's", func(f *fixture) {
+		ordered := func(n *broker.NewJob) { n.Group, n.Ordered = "g", true }
+		for _, name := range []string{"", broker.TenantCapacity} {
+			refs := f.add(queue, with(ordered), with(ordered))
+			f.advance(tick)
+			f.end(f.one(), broker.Nack) // to the end, and first of its group
+			f.set(capacity(name, broker.Capacity{Jobs: 2, DropOldest: true}))
+			f.addMany(1)
+			f.wantState(refs[0], broker.Cancelled, broker.ReasonDropped)
+			f.wantState(refs[1], broker.Ready, "")
+			f.addMany(1)
+			f.wantState(refs[1], broker.Cancelled, broker.ReasonDropped)
+			f.clear(capacity(name, broker.Capacity{}))
+			f.command(broker.DeleteJobs)
+		}
+	}},
 	{"only what is ready is dropped, and nothing when that is not enough", func(f *fixture) {
 		f.set(capacity("", broker.Capacity{Jobs: 4, DropOldest: true}))
 		f.addMany(2)

@@ -310,6 +310,51 @@ var clockRules = []rule{
 		f.wantState(ref, broker.Ready, "")
 		f.one()
 	}},
+	{"a job with a time that is not started in time is cancelled by the wall clock", func(f *fixture) {
+		if f.h.StepWall == nil {
+			f.Skipf("the wall clock cannot be stepped")
+		}
+		inTime := func(n *broker.NewJob) { n.StartWithin = time.Hour }
+		for _, released := range []bool{false, true} {
+			late := f.addOne(with(func(n *broker.NewJob) { n.At = f.now().Add(time.Minute); inTime(n) }))
+			f.pass(time.Minute)
+			if released {
+				f.end(f.one(), broker.Release)
+			}
+			ref := f.addOne(with(inTime))
+			f.h.StepWall(-3 * time.Hour)
+			f.pass(59 * time.Minute)
+			f.wantState(ref, broker.Ready, "")
+			f.pass(2 * time.Minute)
+			f.wantState(ref, broker.Cancelled, broker.ReasonNotStarted)
+			want(f, "state while the wall clock is back", f.get(late).State, broker.Ready)
+			ref = f.addOne(with(inTime))
+			f.h.StepWall(3*time.Hour - 90*time.Second)
+			f.maintain()
+			want(f, "state shortly before its end", f.get(late).State, broker.Ready)
+			f.h.StepWall(30 * time.Second)
+			f.maintain()
+			f.wantState(late, broker.Cancelled, broker.ReasonNotStarted)
+			f.wantState(ref, broker.Ready, "")
+			f.h.StepWall(5 * time.Hour)
+			f.maintain()
+			f.wantState(ref, broker.Ready, "")
+			f.command(broker.DeleteJobs)
+		}
+	}},
+	{"a job that holds its ordered group takes the place of one that was due before", func(f *fixture) {
+		if f.h.StepWall == nil {
+			f.Skipf("the wall clock cannot be stepped")
+		}
+		ordered := func(n *broker.NewJob) { n.Group, n.Ordered = "g", true }
+		l := f.leased(with(ordered))
+		f.h.StepWall(-time.Hour)
+		refs := append(f.addMany(1), l.Job.Ref())
+		refs = append(refs, f.addOne(with(func(n *broker.NewJob) { ordered(n); n.At = f.now().Add(tick / 2) })))
+		f.end(l, broker.Nack)
+		f.pass(tick)
+		f.wantOrder("claims", leaseIDs(f.claim(3)), refs, 1, 0)
+	}},
 	{"a job ends once however the wall clock steps", func(f *fixture) {
 		if f.h.StepWall == nil {
 			f.Skipf("the wall clock cannot be stepped")

@@ -191,6 +191,18 @@ var commandRules = []rule{
 		want(f, "cursor is empty", step.Cursor == "", false)
 		want(f, "cancelled", f.count(queue, task).Cancelled, 2)
 	}},
+	{"a batch that one step completes is reached by a later step, and not by the same", func(f *fixture) {
+		f.needsFlow()
+		c := broker.Command{Kind: broker.DeleteJobs, Filter: broker.Filter{Queue: queue, States: []broker.State{broker.Ready}}}
+		refs := f.add(queue, append(batch(2), plain())...)
+		want(f, "deleted by one step", f.apply(c), 3)
+		f.wantState(refs[0], broker.Ready, broker.ReasonBatch)
+		f.command(broker.DeleteJobs)
+		refs = f.add(queue, append(batch(2), plain())...)
+		c.Limit = 1
+		want(f, "deleted one by one", f.apply(c), 4)
+		f.wantGone(refs[0])
+	}},
 	{"a requeue keeps the order of the deaths", func(f *fixture) {
 		refs := f.addMany(4)
 		leases := f.all(4)

@@ -306,6 +306,25 @@ var rateRules = []rule{
 		f.maintain()
 		want(f, "after an interval", fmt.Sprint(shares(f.servedAll())), "map[x:1 y:1]")
 	}},
+	{"a rate that is changed after a restart of the machine has been empty since then, too", func(f *fixture) {
+		if f.h.Restart == nil {
+			f.Skipf("the machine cannot be restarted")
+		}
+		f.fresh(rated("speed", broker.PerQueue, 1, time.Second, 0))
+		f.addMany(9)
+		f.must("close", f.b.Close())
+		f.h.Restart()
+		f.b = f.open()
+		f.none()
+		f.advance(time.Second)
+		want(f, "after an interval", f.burst(), 1)
+		f.advance(10 * time.Second)
+		f.set(rated("speed", broker.PerQueue, 1, time.Minute, 2))
+		f.none()
+		f.advance(49 * time.Second)
+		want(f, "after an interval of the changed rate", f.burst(), 1)
+		f.none()
+	}},
 	{"after a restart of the machine every bucket starts empty", func(f *fixture) {
 		if f.h.Restart == nil {
 			f.Skipf("the machine cannot be restarted")

@@ -164,26 +164,6 @@ var explainRules = []rule{
 		}
 		want(f, "caps of another client", f.open().Caps(), c)
 	}},
-	{"a repeated call is recognised where a reply can be lost", func(f *fixture) {
-		if f.b.Caps().Retry == 0 {
-			f.Skipf("no reply of this broker can be lost")
-		}
-		c, jobs := broker.NewCall(), []broker.NewJob{{Task: task}}
-		first, err := f.b.Enqueue(f.ctx, c, queue, jobs)
-		f.must("enqueue", err)
-		again, err := f.b.Enqueue(f.ctx, c, queue, jobs)
-		f.must("enqueue", err)
-		want(f, "repeat of an enqueue", exactly(f, "answers", again, 1)[0], exactly(f, "answers", first, 1)[0])
-		r := broker.ClaimRequest{Max: 1, Worker: "w"}
-		c = broker.NewCall()
-		a, err := f.b.Claim(f.ctx, c, r)
-		f.must("claim", err)
-		b, err := f.b.(*watched).Broker.Claim(f.ctx, c, r)
-		f.must("claim", err)
-		exactly(f, "leases", a.Leases, 1)
-		exactly(f, "leases of the repeat", b.Leases, 1)
-		want(f, "token of the repeat", b.Leases[0].Token, a.Leases[0].Token)
-	}},
 }
 
 // wantEvent wants the next event to be this one. It waits for some seconds.

@@ -15,7 +15,9 @@
 //
 // What is about time and flow (settings, limits, fairness, capacities, batches,
 // schedules) is asked of a broker that implements broker.Flow, and left out for
-// any other.
+// any other; what becomes of a repeated call of one that has Caps.Retry.
+// Histories kill clients, restart the machine and step the wall clock where the
+// harness can.
 //
 // After every case, whatever it was about, the same invariants are checked
 // through the public contract: each job is in exactly one state, the counters

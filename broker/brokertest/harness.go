@@ -18,10 +18,15 @@ type Harness struct {
 	Reopen bool
 
 	// Restart restarts the machine, of which nothing that was written is lost.
-	// The suite has closed all clients. A store that may have forgotten its last
+	// The suite has closed all clients, or the processes of those that are open
+	// end with it, and Kill is called for them all the same. A store that may have forgotten its last
 	// claims then begins a new epoch with its next claim, in which every rate's
 	// bucket starts empty. nil: it cannot, or the store does not outlive it.
 	Restart func()
+	// Kill ends the process of a client, which has no call under way: it does
+	// nothing any more. Another client that is then opened finds it gone. The
+	// suite closes it afterwards, whatever comes of that. nil: it cannot.
+	Kill func(b broker.Broker)
 
 	// Clock is the clock that the broker reads. nil: it reads package time, or
 	// that of the machine.
@@ -65,7 +70,7 @@ func Cases() []Case {
 		{"cancel", cancelRules}, {"commands", commandRules}, {"pause", pauseRules},
 		{"counts", countRules}, {"list", listRules}, {"workers", workerRules},
 		{"explain", explainRules}, {"watch", watchRules}, {"wait", waitRules},
-		{"close", closeRules}, {"clients", clientRules}, {"clock", clockRules},
+		{"close", closeRules}, {"clients", clientRules}, {"clock", clockRules}, {"call ids", callRules},
 	} {
 		for _, r := range topic.rules {
 			all = append(all, r.of(topic.name))

@@ -24,8 +24,7 @@ func (p *player) plain(jobs ...broker.NewJob) []broker.NewJob {
 
 // unclear reports whether the contract leaves open what an enqueue of jobs does
 // now: when it would drop a job that it also answers with, or a member of a batch
-// that waits (is its completion job before or after the new jobs?), and when a
-// batch would meet jobs of a former one.
+// that waits (is its completion job before or after the new jobs?).
 func (p *player) unclear(queue string, jobs []broker.NewJob) bool {
 	s := p.m.s
 	s.mu.Lock()
@@ -40,14 +39,6 @@ func (p *player) unclear(queue string, jobs []broker.NewJob) bool {
 		n := &jobs[i]
 		key := s.held(keyName{queue, n.Task, n.Key})
 		if slices.ContainsFunc(dropped, func(j *job) bool { return j.ID == n.ID || key != nil && j.ID == key.id }) {
-			return true
-		}
-		if n.BatchSize == 0 && n.Batch.IsZero() {
-			continue
-		}
-		if s.find(broker.Ref{Queue: queue, ID: n.ID}) != nil || slices.ContainsFunc(s.jobs, func(j *job) bool {
-			return j.Queue == queue && (j.waits != nil || !j.Batch.IsZero() && (j.Batch == n.Batch || j.Batch == n.ID))
-		}) {
 			return true
 		}
 	}

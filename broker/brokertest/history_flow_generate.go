@@ -7,8 +7,7 @@ import (
 )
 
 // batch makes an enqueue of a completion job and its members, now and then with
-// a fault. Its jobs have no keys: a member that is answered as existing is not
-// one.
+// a fault.
 func (g *generator) batch() step {
 	first := g.slot()
 	s := enqueueStep{client: g.client(), slots: []slot{first}}
@@ -35,7 +34,9 @@ func (g *generator) batch() step {
 		}
 	case 2: // of a batch that nobody knows
 		s.jobs[last].Batch = broker.ID{1}
-	case 3, 4, 5, 6: // the completion job stands last
+	case 3:
+		s.jobs[g.IntN(last+1)].Key = "k"
+	case 4, 5, 6, 7: // the completion job stands last
 		s.jobs[0], s.jobs[last] = s.jobs[last], s.jobs[0]
 		s.slots[0], s.slots[last] = s.slots[last], s.slots[0]
 	}

@@ -56,20 +56,22 @@ func (g *generator) step() step {
 	switch n := g.IntN(100); {
 	case n < 22:
 		return g.enqueue()
-	case n < 39:
+	case n < 38:
 		return g.claim()
-	case n < 55:
+	case n < 53:
 		return g.settle()
-	case n < 58:
+	case n < 56:
 		return g.extend()
-	case n < 65:
+	case n < 63:
 		return g.command()
-	case n < 73:
+	case n < 70:
 		return passStep(historyUnit/2 + g.units(6))
-	case n < 75:
+	case n < 72:
 		return passStep(pick(g, time.Second, time.Minute, 2*time.Hour))
+	case n < 75:
+		return g.reopen()
 	case n < 77:
-		return reopenStep(g.IntN(historyClients+1) - 1)
+		return wallStep(pick(g, -2*time.Hour, -time.Hour, -3*historyUnit, 2*historyUnit, time.Minute, time.Hour, 3*time.Hour))
 	case n < 79:
 		return explainStep{g.client(), []slot{g.slot(), g.slot()}}
 	case n < 83:
@@ -84,6 +86,14 @@ func (g *generator) step() step {
 		return g.enqueue()
 	}
 	return g.tick()
+}
+
+func (g *generator) reopen() step {
+	s := reopenStep{client: g.IntN(historyClients+2) - 2, kill: g.IntN(2) == 0}
+	if s.client < 0 {
+		s.restart, s.client = s.client < everyClient, everyClient
+	}
+	return s
 }
 
 func (g *generator) job(s slot) broker.NewJob {
@@ -224,11 +234,9 @@ func (g *generator) command() step {
 		if g.IntN(4) == 0 {
 			c.Filter.States = []broker.State{pick(g, broker.States[:]...)}
 		}
-		if len(c.Filter.States) == 0 || c.Filter.States[0] == broker.Ready {
-			c.Limit = 0 // whether a later step reaches a batch that an earlier one completed is left open
-		}
 		if g.IntN(4) == 0 {
 			c.Filter.ErrorContains = pick(g, "e", "1", "ada")
+			c.Limit = 0 // whether a step counts what it passes over is left open
 		}
 		if g.IntN(6) == 0 {
 			c.Filter.OlderThan = historyUnit + historyUnit/4

@@ -76,33 +76,6 @@ func (p *player) maintain() {
 	}
 }
 
-// reopen closes one client, or all of them, and opens others. What a closed
-// client held is only sure to be free after the next upkeep.
-func (p *player) reopen(client int) {
-	all := client < 0
-	if all && !p.f.h.Reopen {
-		return
-	}
-	if all {
-		p.f.must("close", p.f.b.Close())
-	}
-	for i := range p.clients {
-		if i == client || all {
-			p.f.must("close", p.clients[i].real.Close())
-			p.f.must("close the model", p.clients[i].model.Close())
-		}
-	}
-	if all {
-		p.f.b = p.f.open()
-	}
-	for i := range p.clients {
-		if i == client || all {
-			p.open(i)
-		}
-	}
-	p.maintain()
-}
-
 // compare wants that the broker shows what the model shows.
 func (p *player) compare() {
 	b := p.clients[0].real

@@ -141,7 +141,7 @@ func (p *player) sameDue(r broker.ClaimRequest, got broker.Claimed) {
 	latest := time.Duration(0)
 	for _, j := range p.m.s.jobs {
 		useful := slices.Contains(p.m.s.queues(r), j.Queue) && canRun(r.Tasks, j.Task) && !p.m.s.paused[j.Queue]
-		if after := j.RunAt.Sub(p.m.s.now()); j.State == broker.Scheduled && j.waits == nil && useful && (latest == 0 || after < latest) {
+		if after := j.RunAt.Sub(p.m.s.nowOf(j)); j.State == broker.Scheduled && j.waits == nil && useful && (latest == 0 || after < latest) {
 			latest = after
 		}
 	}
@@ -277,16 +277,26 @@ func (s commandStep) String() string {
 }
 
 func (s commandStep) do(p *player) {
+	c := s.c
+	if p.batchWaits(c.Filter.Queue) {
+		c.Limit = 0
+	}
+	defer p.m.sweepAll()()
 	changed := [2]int{}
 	for i, b := range []broker.Broker{p.real(s.client), p.model(s.client)} {
-		f, c := *p.f, s.c
+		f := *p.f
 		f.b = b
-		if i == 1 {
-			c.Limit = 0 // so that all of it is one sweep of the model
-		}
 		changed[i] = f.apply(c)
 	}
 	want(p.f, "command: changed", changed[0], changed[1])
+}
+
+// batchWaits reports whether a batch of a queue waits: a command may complete it,
+// and whether a later step of the command looks at that state again is open.
+func (p *player) batchWaits(queue string) bool {
+	p.m.s.mu.Lock()
+	defer p.m.s.mu.Unlock()
+	return slices.ContainsFunc(p.m.s.jobs, func(j *job) bool { return j.Queue == queue && j.waits != nil })
 }
 
 // passStep lets time pass. Upkeep follows at once, so that it makes no
@@ -301,15 +311,6 @@ func (s passStep) do(p *player) {
 	p.f.advance(time.Duration(s))
 	p.maintain()
 }
-
-// reopenStep closes a client and opens another; client -1 is all of them.
-type reopenStep int
-
-func (s reopenStep) String() string {
-	return fmt.Sprintf("client %d: close and open again (-1: all)", int(s))
-}
-
-func (s reopenStep) do(p *player) { p.reopen(int(s)) }
 
 type explainStep struct {
 	client int

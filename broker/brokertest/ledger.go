@@ -12,9 +12,10 @@ import (
 // fails the case when they cannot all be right: a token that did not grow, two
 // valid leases of one job, a second end. Safe for concurrent use.
 type ledger struct {
-	f    *fixture
-	mu   sync.Mutex
-	jobs map[broker.Ref]*record
+	f     *fixture
+	mu    sync.Mutex
+	jobs  map[broker.Ref]*record
+	calls map[broker.Call]bool // that were made
 }
 
 // record is what the ledger knows of one job.
@@ -25,15 +26,28 @@ type record struct {
 	done    broker.Token // the token whose ack was accepted
 }
 
-func newLedger(f *fixture) *ledger { return &ledger{f: f, jobs: map[broker.Ref]*record{}} }
+func newLedger(f *fixture) *ledger {
+	return &ledger{f: f, jobs: map[broker.Ref]*record{}, calls: map[broker.Call]bool{}}
+}
 
 // watched is a client whose calls the ledger sees.
 type watched struct {
 	broker.Broker
-	log *ledger
+	log    *ledger
+	killed bool
 }
 
-func (l *ledger) watch(b broker.Broker) *watched { return &watched{b, l} }
+func (l *ledger) watch(b broker.Broker) *watched { return &watched{Broker: b, log: l} }
+
+// repeats reports whether a call was made before. A repeat does nothing, so that
+// there is nothing to note: what it answers is for the cases about call ids.
+func (l *ledger) repeats(c broker.Call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.calls[c]
+	l.calls[c] = true
+	return was
+}
 
 func (l *ledger) record(r broker.Ref) *record {
 	if l.jobs[r] == nil {
@@ -44,7 +58,11 @@ func (l *ledger) record(r broker.Ref) *record {
 
 // Enqueue forgets the former life of an id that is used again.
 func (w *watched) Enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
+	repeat := w.log.repeats(c)
 	answers, err := w.Broker.Enqueue(ctx, c, queue, jobs)
+	if repeat {
+		return answers, err
+	}
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
 	for _, a := range answers {
@@ -61,8 +79,12 @@ func (l *ledger) added(queue string, a broker.Enqueued) {
 
 // Claim checks each lease against what came before.
 func (w *watched) Claim(ctx context.Context, c broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
-	got, err := w.Broker.Claim(ctx, c, r)
 	l := w.log
+	repeat := l.repeats(c)
+	got, err := w.Broker.Claim(ctx, c, r)
+	if repeat {
+		return got, err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, lease := range got.Leases {
@@ -105,6 +127,9 @@ func (w *watched) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.
 // it is under way, others can go on with the jobs.
 func (w *watched) Settle(ctx context.Context, c broker.Call, s []broker.Settlement) ([]broker.Settled, error) {
 	l := w.log
+	if l.repeats(c) {
+		return w.Broker.Settle(ctx, c, s)
+	}
 	l.mu.Lock()
 	before := make([]record, len(s))
 	for i, t := range s {
@@ -164,7 +189,11 @@ func (w *watched) Settings(ctx context.Context, queue string) ([]broker.QueueSet
 
 // Tick forgets the former life of an id that is used again.
 func (w *watched) Tick(ctx context.Context, c broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
+	repeat := w.log.repeats(c)
 	won, now, err = w.Broker.(broker.Flow).Tick(ctx, c, t)
+	if repeat {
+		return won, now, err
+	}
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
 	for i := range t.Jobs {
@@ -177,13 +206,29 @@ func (w *watched) Tick(ctx context.Context, c broker.Call, t broker.Tick) (won b
 
 // Close ends the leases of this client.
 func (w *watched) Close() error {
+	w.free()
+	err := w.Broker.Close()
+	if w.killed {
+		return nil
+	}
+	return err
+}
+
+// kill ends the process of this client, and with it its leases.
+func (w *watched) kill() {
+	w.killed = true
+	w.free()
+	w.log.f.h.Kill(w.Broker)
+}
+
+// free ends the leases of this client.
+func (w *watched) free() {
 	l := w.log
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, r := range l.jobs {
 		if r.by == w {
 			r.expires = time.Time{}
 		}
 	}
-	l.mu.Unlock()
-	return w.Broker.Close()
 }

@@ -40,23 +40,24 @@ var (
 
 // store is what all handles of one Model share. Its mutex guards everything.
 type store struct {
-	mu      sync.Mutex
-	clock   Clock
-	base    time.Time     // wall time when the store was made
-	start   time.Duration // monotonic time then
-	rules   rules
-	seq     uint64 // numbers places and entries into states
-	sweep   uint64 // the number of the upkeep, closing or command under way, 0 for none
-	jobs    []*job // in the order of their enqueues
-	keys    map[keyName]*keyRecord
-	totals  map[taskName]*broker.Totals
-	paused  map[string]bool
-	flows   map[string]*flow // by queue
-	reboot  bool             // the machine was restarted since the last claim
-	epoch   *big.Rat         // when the epoch after its last restart began; nil for none
-	handles []*Model
-	changed chan struct{} // closed and replaced at every change
-	watches []*watch
+	mu       sync.Mutex
+	clock    Clock
+	base     time.Time     // wall time when the store was made
+	start    time.Duration // monotonic time then
+	rules    rules
+	promoted time.Time // when it was last looked for what is due
+	seq      uint64    // numbers places and entries into states
+	sweep    uint64    // the number of the upkeep, closing or command under way, 0 for none
+	jobs     []*job    // in the order of their enqueues
+	keys     map[keyName]*keyRecord
+	totals   map[taskName]*broker.Totals
+	paused   map[string]bool
+	flows    map[string]*flow // by queue
+	reboot   bool             // the machine was restarted since the last claim
+	epoch    *big.Rat         // when the epoch after its last restart began; nil for none
+	handles  []*Model
+	changed  chan struct{} // closed and replaced at every change
+	watches  []*watch
 }
 
 // rules are the decisions that a self-test breaks, one at a time.
@@ -93,6 +94,7 @@ type job struct {
 	wall      bool              // RunAt is wall time: the job was enqueued with At
 	place     uint64            // breaks ties of RunAt in the claim order
 	entered   mark              // when it came into its state
+	becameDue bool              // that is how it became ready
 	sweep     uint64            // the upkeep, closing or command that brought it there; 0 for none
 	claims    uint64            // ever
 	holder    *Model            // whose end ends the lease; nil for a remote one
@@ -215,12 +217,13 @@ func (m *Model) alive(ctx context.Context) error {
 	}
 }
 
-// now is the time for leases and delays: it goes on when wall time steps.
-func (s *store) now() time.Time { return s.base.Add(s.clock.Monotonic() - s.start) }
-
 // sweeping marks what is moved, until the returned function is called, as moved
-// by one sweep: the order among those jobs is open.
+// by one sweep: the order among those jobs is open. A sweep within another is
+// part of that.
 func (s *store) sweeping() (done func()) {
+	if s.sweep != 0 {
+		return func() {}
+	}
 	s.sweep = s.next()
 	return func() { s.sweep = 0 }
 }
@@ -235,36 +238,12 @@ func (s *store) wakeAll() {
 	s.changed = make(chan struct{})
 }
 
-// promote makes ready what is due, in the order of the due times.
-func (s *store) promote() {
-	var due []*job
-	for _, j := range s.jobs {
-		now := s.now()
-		if j.wall {
-			now = s.clock.Wall()
-		}
-		if j.State == broker.Scheduled && j.waits == nil && s.rules.due(now, j.RunAt) {
-			due = append(due, j)
-		}
-	}
-	slices.SortFunc(due, func(a, b *job) int {
-		if (mark{a.RunAt, a.place}).before(mark{b.RunAt, b.place}) {
-			return -1
-		}
-		return 1
-	})
-	for _, j := range due {
-		j.State = broker.Ready
-		j.entered, j.sweep = mark{j.RunAt, s.next()}, 0
-	}
-}
-
 // enter moves j to a state now, for a reason.
 func (s *store) enter(j *job, state broker.State, reason string) {
 	if j.State == broker.Leased {
 		j.LeaseExpiresAt, j.CancelRequested, j.holder = time.Time{}, false, nil
 	}
-	j.State, j.Reason = state, reason
+	j.State, j.Reason, j.becameDue = state, reason, false
 	j.entered, j.sweep = mark{s.now(), s.next()}, s.sweep
 	if state != broker.Scheduled {
 		j.waits = nil

@@ -45,6 +45,24 @@ func checkBatches(jobs []broker.NewJob) error {
 	return nil
 }
 
+// checkMembers wants that each member of a new batch is new: another job would
+// not end as a member.
+func (s *store) checkMembers(queue string, jobs []broker.NewJob) error {
+	batches, ids := false, map[broker.ID]int{}
+	for i := range jobs {
+		batches = batches || jobs[i].BatchSize > 0
+		ids[jobs[i].ID]++
+	}
+	for i := range jobs {
+		known := func(id broker.ID) bool { return s.find(broker.Ref{Queue: queue, ID: id}) != nil }
+		n := &jobs[i]
+		if batches && !n.ID.IsZero() && ids[n.ID] > 1 || !n.Batch.IsZero() && known(n.ID) && !known(n.Batch) {
+			return fmt.Errorf("%w: job %d of the call, or its batch, would not be added", broker.ErrInvalid, i)
+		}
+	}
+	return nil
+}
+
 // waitForMembers makes j, which is new, a completion job that waits.
 func (s *store) waitForMembers(j *job, members uint32) {
 	j.waits = map[uint32]bool{}
@@ -56,14 +74,12 @@ func (s *store) waitForMembers(j *job, members uint32) {
 }
 
 // ended tells the batch of j, if it has one, that j is final or gone.
-func (s *store) ended(j *job) { s.memberEnded(j.Queue, j.Batch, j.BatchOrdinal) }
-
-func (s *store) memberEnded(queue string, batch broker.ID, ordinal uint32) {
-	c := s.find(broker.Ref{Queue: queue, ID: batch})
-	if batch.IsZero() || c == nil || c.waits == nil {
+func (s *store) ended(j *job) {
+	c := s.find(broker.Ref{Queue: j.Queue, ID: j.Batch})
+	if j.Batch.IsZero() || c == nil || c.waits == nil {
 		return
 	}
-	if delete(c.waits, ordinal); len(c.waits) == 0 {
+	if delete(c.waits, j.BatchOrdinal); len(c.waits) == 0 {
 		s.put(c, 0, broker.ReasonBatch)
 	}
 }

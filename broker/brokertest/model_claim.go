@@ -134,11 +134,7 @@ func (s *store) nextDue(r broker.ClaimRequest) time.Duration {
 			if j.waits != nil {
 				continue
 			}
-			after := j.RunAt.Sub(s.now())
-			if j.wall {
-				after = j.RunAt.Sub(s.clock.Wall())
-			}
-			if next == 0 || after < next {
+			if after := j.RunAt.Sub(s.nowOf(j)); next == 0 || after < next {
 				next = after
 			}
 		}

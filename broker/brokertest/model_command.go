@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -14,9 +15,9 @@ var commandStates = map[broker.CommandKind][]broker.State{
 	broker.DeleteJobs:  {broker.Scheduled, broker.Ready, broker.Done, broker.Dead, broker.Cancelled},
 }
 
-// Apply implements broker.Broker. A step changes the first jobs that the
-// command still has to change: state by state, in the order of List. So a
-// cursor needs to say no more than that some are left.
+// Apply implements broker.Broker. A step chooses the first jobs that the command
+// still has to change: state by state, in the order of List. Its cursor names the
+// state that the next step goes on with.
 func (m *Model) Apply(ctx context.Context, _ broker.Call, c broker.Command) (broker.Step, error) {
 	if err := checkCommand(c); err != nil {
 		return broker.Step{}, err
@@ -30,26 +31,36 @@ func (m *Model) Apply(ctx context.Context, _ broker.Call, c broker.Command) (bro
 	if c.Kind == broker.PauseQueue || c.Kind == broker.ResumeQueue {
 		return s.pause(c.Filter.Queue, c.Kind == broker.PauseQueue), nil
 	}
+	chosen, cursor := s.choose(c)
+	defer s.sweeping()()
+	for _, j := range chosen {
+		s.command(c, j)
+	}
+	return broker.Step{Changed: len(chosen), Cursor: cursor}, nil
+}
+
+// choose lists the jobs of one step, and says where the next one goes on.
+func (s *store) choose(c broker.Command) (chosen []*job, cursor string) {
 	limit := c.Limit
 	if limit == 0 {
 		limit = 1000
 	}
-	defer s.sweeping()()
-	var step broker.Step
-	for _, state := range commandStates[c.Kind] {
+	states := commandStates[c.Kind]
+	if i := slices.IndexFunc(states, func(s broker.State) bool { return s.String() == c.Cursor }); i > 0 {
+		states = states[i:]
+	}
+	for _, state := range states {
 		for _, j := range s.in(c.Filter.Queue, state) {
 			if !s.matches(c.Filter, j) || j.CancelRequested {
 				continue
 			}
-			if step.Changed == limit {
-				step.Cursor = "more"
-				return step, nil
+			if len(chosen) == limit {
+				return chosen, state.String()
 			}
-			s.command(c, j)
-			step.Changed++
+			chosen = append(chosen, j)
 		}
 	}
-	return step, nil
+	return chosen, ""
 }
 
 func checkCommand(c broker.Command) error {

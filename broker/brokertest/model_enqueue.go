@@ -19,6 +19,9 @@ func (m *Model) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs [
 		return nil, err
 	}
 	defer m.s.mu.Unlock()
+	if err := m.s.checkMembers(queue, jobs); err != nil {
+		return nil, err
+	}
 	if err := m.s.room(queue, jobs); err != nil {
 		return nil, err
 	}
@@ -26,19 +29,10 @@ func (m *Model) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs [
 	return m.s.enqueueAll(queue, jobs), nil
 }
 
-// enqueueAll adds the jobs of one call. A member that is answered as existing
-// will not end as a member: its batch does not wait for it.
-func (s *store) enqueueAll(queue string, jobs []broker.NewJob) []broker.Enqueued {
-	var answers []broker.Enqueued
-	fresh := map[broker.ID]bool{}
+// enqueueAll adds the jobs of one call.
+func (s *store) enqueueAll(queue string, jobs []broker.NewJob) (answers []broker.Enqueued) {
 	for i := range jobs {
 		answers = append(answers, s.enqueue(queue, &jobs[i]))
-		fresh[jobs[i].ID] = fresh[jobs[i].ID] || !answers[i].Existing
-	}
-	for i, a := range answers {
-		if n := &jobs[i]; a.Existing && fresh[n.Batch] {
-			s.memberEnded(queue, n.Batch, n.BatchOrdinal)
-		}
 	}
 	return answers
 }

@@ -61,7 +61,7 @@ func (m *Model) Await(ctx context.Context, refs []broker.Ref, wait time.Duration
 // matches reports whether f chooses j, by all but its queue and states when
 // those were looked at before.
 func (s *store) matches(f broker.Filter, j *job) bool {
-	age := s.now().Sub(j.entered.at)
+	age := s.age(j)
 	return (f.Queue == "" || f.Queue == j.Queue) &&
 		(len(f.IDs) == 0 || slices.Contains(f.IDs, j.ID)) &&
 		(len(f.States) == 0 || slices.Contains(f.States, j.State)) &&
@@ -72,6 +72,15 @@ func (s *store) matches(f broker.Filter, j *job) bool {
 		strings.Contains(j.Error, f.ErrorContains) &&
 		(f.OlderThan == 0 || age >= f.OlderThan) &&
 		(f.NewerThan == 0 || age < f.NewerThan)
+}
+
+// age is how long j has been in its state: of one that became due, by the clock
+// that it waited for.
+func (s *store) age(j *job) time.Duration {
+	if j.becameDue {
+		return s.nowOf(j).Sub(j.RunAt)
+	}
+	return s.now().Sub(j.entered.at)
 }
 
 // List implements broker.Broker. A cursor is the mark of the last job given.

@@ -28,6 +28,9 @@ func (m *Model) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (bool, t
 	if !s.rules.wins(s, t, now) {
 		return false, now, nil
 	}
+	if err := s.checkMembers(t.Queue, t.Jobs); err != nil {
+		return false, now, err
+	}
 	defer s.wake()
 	next := t.Next
 	if next.IsZero() {

@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -13,18 +14,31 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // modelHarness puts a model under test. The first client stays open, so the
 // store outlives those that the suite opens.
 func modelHarness(m *Model) Harness {
-	return Harness{Open: func() broker.Broker { return m.Open() }, Reopen: true, Restart: func() { m.s.reboot = true }}
+	return Harness{
+		Open: func() broker.Broker { return m.Open() }, Reopen: true,
+		Restart: func() {
+			m.restart(func() {})
+			m.Maintain(context.Background())
+		},
+		Kill: func(b broker.Broker) { b.Close() },
+	}
 }
 
-// manualHarness is the same with a clock that stands still.
-func manualHarness(broken func(r *rules)) Harness {
+// manual is a model, and its harness, with a clock that stands still.
+func manual() (*Model, Harness) {
 	c := NewManualClock(noon)
 	m := NewModel(c)
+	h := modelHarness(m)
+	h.Clock, h.Advance, h.StepWall, h.Frozen = c, c.Advance, c.StepWall, true
+	return m, h
+}
+
+// manualHarness is that of a model that breaks some rules, or (nil) none.
+func manualHarness(broken func(r *rules)) Harness {
+	m, h := manual()
 	if broken != nil {
 		broken(&m.s.rules)
 	}
-	h := modelHarness(m)
-	h.Clock, h.Advance, h.StepWall, h.Frozen = c, c.Advance, c.StepWall, true
 	return h
 }
 

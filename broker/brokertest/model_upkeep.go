@@ -37,7 +37,7 @@ func (m *Model) Maintain(ctx context.Context) (time.Duration, error) {
 	return time.Second, nil
 }
 
-// late reports whether j was not started in time.
+// late reports whether j was not started in time, by the clock of its due time.
 func (s *store) late(j *job) bool {
-	return j.StartWithin > 0 && j.Attempt == 0 && !s.now().Before(j.RunAt.Add(j.StartWithin))
+	return j.StartWithin > 0 && j.Attempt == 0 && !s.nowOf(j).Before(j.RunAt.Add(j.StartWithin))
 }

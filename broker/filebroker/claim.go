@@ -43,14 +43,7 @@ func (b *handle) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 		if due > 0 {
 			wait = min(wait, due+1) // a lease may expire then, and its job be for us
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-idle.C:
-		case <-timer.C:
-		case <-ctx.Done():
-		case <-b.closed:
-		}
-		timer.Stop()
+		idle.Wait(ctx, b.closed, wait)
 		b.mu.Lock()
 		b.hub.Done(idle)
 		b.mu.Unlock()

@@ -24,18 +24,21 @@ func onMachine(t *testing.T, cfg Config) brokertest.Harness {
 	m := &present{crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})}
 	cfg.segment = 64 << 10
 	cfg.Logger = slog.New(slog.DiscardHandler)
+	processes := map[broker.Broker]*crashfs.Process{}
 	return brokertest.Harness{
 		Reopen:   true,
 		Restart:  m.restart,
+		Kill:     func(b broker.Broker) { processes[b].Kill() },
 		Clock:    m,
 		StepWall: m.StepWall,
 		Open: func() broker.Broker {
-			c := cfg
-			c.sys = m.Process()
+			c, p := cfg, m.Process()
+			c.sys = p
 			b, err := Open("/jobs", c)
 			if err != nil {
 				t.Fatal(err)
 			}
+			processes[b] = p
 			return b
 		},
 	}

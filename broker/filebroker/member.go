@@ -172,7 +172,8 @@ func (b *handle) alive(name string) bool {
 }
 
 // settleDead ends what dead handles held, and removes their files afterwards,
-// so that a crash between the two only repeats it.
+// so that a crash between the two only repeats it. Of a handle that held
+// nothing there is nothing to record: its file goes at once.
 func (b *handle) settleDead(names []string) error {
 	var gone []string
 	return b.do(noContext, &op{
@@ -180,9 +181,13 @@ func (b *handle) settleDead(names []string) error {
 		decide: func(now jobstate.Now) {
 			gone = gone[:0]
 			for _, name := range names {
-				if b.there(name) && !b.alive(name) {
+				switch {
+				case !b.there(name) || b.alive(name):
+				case b.s.Knows(name):
 					b.s.Gone(&b.w, name)
 					gone = append(gone, name)
+				default:
+					b.unlink([]string{name})
 				}
 			}
 		},

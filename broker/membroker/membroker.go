@@ -163,14 +163,7 @@ func (b *Broker) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 		if got.NextDue > 0 {
 			wait = min(wait, got.NextDue)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-idle.C:
-		case <-timer.C:
-		case <-ctx.Done():
-		case <-b.closed:
-		}
-		timer.Stop()
+		idle.Wait(ctx, b.closed, wait)
 		b.mu.Lock()
 		b.hub.Done(idle)
 		b.mu.Unlock()

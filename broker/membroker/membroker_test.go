@@ -7,16 +7,20 @@ import (
 	"github.com/spoolq/spool/broker/brokertest"
 )
 
+// inMemory is a store whose first client stays open, so that it outlives those
+// that the suite opens. The end of a process is all that closing one does.
+func inMemory() brokertest.Harness {
+	b := New(Config{})
+	return brokertest.Harness{
+		Open: func() broker.Broker { return b.Another() }, Reopen: true,
+		Kill: func(b broker.Broker) { b.Close() },
+	}
+}
+
 func TestKeepsTheContract(t *testing.T) {
-	brokertest.RunInBubbles(t, func(t *testing.T) brokertest.Harness {
-		b := New(Config{})
-		return brokertest.Harness{Open: func() broker.Broker { return b.Another() }}
-	})
+	brokertest.RunInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory() })
 }
 
 func TestRandomHistoriesMatchTheModel(t *testing.T) {
-	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness {
-		b := New(Config{})
-		return brokertest.Harness{Open: func() broker.Broker { return b.Another() }}
-	}, 200, 1)
+	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory() }, 200, 1)
 }

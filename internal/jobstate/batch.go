@@ -7,8 +7,8 @@ import (
 )
 
 // checkBatches refuses a call in which a batch is not whole: its completion job
-// and each of its members once.
-func checkBatches(jobs []broker.NewJob) error {
+// and each of its members once. q is the queue, nil for one that is not there.
+func checkBatches(q *queue, jobs []broker.NewJob) error {
 	var batches map[broker.ID]*broker.NewJob
 	for i := range jobs {
 		j := &jobs[i]
@@ -48,6 +48,27 @@ func checkBatches(jobs []broker.NewJob) error {
 				return fmt.Errorf("%w: batch %s is inside itself", broker.ErrInvalid, id)
 			}
 		}
+	}
+	if batches == nil {
+		return nil
+	}
+	return checkMembers(q, jobs)
+}
+
+// checkMembers refuses a call that makes a batch with a job that would not be
+// added, and so never end as its member.
+func checkMembers(q *queue, jobs []broker.NewJob) error {
+	seen := make(map[broker.ID]bool, len(jobs))
+	for i := range jobs {
+		j := &jobs[i]
+		switch {
+		case j.ID.IsZero():
+		case seen[j.ID]:
+			return fmt.Errorf("%w: two jobs of a call that makes a batch have the id %s", broker.ErrInvalid, j.ID)
+		case !j.Batch.IsZero() && q != nil && q.job(j.ID) != nil && q.job(j.Batch) == nil:
+			return fmt.Errorf("%w: member %s of the new batch %s is there already", broker.ErrInvalid, j.ID, j.Batch)
+		}
+		seen[j.ID] = true
 	}
 	return nil
 }

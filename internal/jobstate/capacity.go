@@ -97,7 +97,8 @@ func (c *capacity) victims(q *queue, tenant string, n need) (some []*job, err er
 		}
 	}
 	slices.SortFunc(ready, func(a, b *job) int {
-		return cmp.Or(cmp.Compare(s.laneOf(a).priority, s.laneOf(b).priority), cmp.Compare(a.place, b.place), cmp.Compare(a.seq(), b.seq()))
+		x, y := s.placeOf(a), s.placeOf(b)
+		return cmp.Or(cmp.Compare(s.laneOf(a).priority, s.laneOf(b).priority), cmp.Compare(x.at, y.at), cmp.Compare(x.seq, y.seq), cmp.Compare(x.own, y.own))
 	})
 	for _, j := range ready {
 		if !c.over(l, n) {
@@ -107,6 +108,20 @@ func (c *capacity) victims(q *queue, tenant string, n need) (some []*job, err er
 		some = append(some, j)
 	}
 	return some, nil
+}
+
+// placeOf is where a ready job stands among all. One that holds its ordered
+// group has the spot of its lane's first, just before that: own 0 before 1.
+func (s *State) placeOf(j *job) (at struct {
+	spot
+	own int
+}) {
+	if l := s.laneOf(j); l.head.j == j {
+		at.spot = l.head.spot
+		return at
+	}
+	at.spot, at.own = spotOf(j), 1
+	return at
 }
 
 // newcomers finds out which jobs of a call will be added, going through them in

@@ -89,7 +89,7 @@ func (s *State) checkAll(queue string, jobs []broker.NewJob) error {
 	if size > broker.MaxCallBytes {
 		return fmt.Errorf("%w: %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, broker.MaxCallBytes)
 	}
-	return checkBatches(jobs)
+	return checkBatches(s.queues[queue], jobs)
 }
 
 // checkNew guards the store: a known task has passed ValidName before.
@@ -348,9 +348,14 @@ func (s *State) applyRare(q *queue, t *task, j *job, r *enqueueRec) {
 	q.holdKey(keyName{t.name, r.key}, h, r.at)
 }
 
-// wait puts j among the scheduled or the ready.
+// wait puts j among the scheduled or the ready. wall says by which clock it is
+// or was due.
 func (s *State) wait(j *job, later, wall bool) {
 	j.flags &^= byWall | scheduled
+	i := b2u(wall)
+	if wall {
+		j.flags |= byWall
+	}
 	if !later {
 		s.enter(j, broker.Ready)
 		s.stand(j)
@@ -358,13 +363,7 @@ func (s *State) wait(j *job, later, wall bool) {
 	}
 	j.flags |= scheduled
 	s.enter(j, broker.Scheduled)
-	i := 0
-	if wall {
-		j.flags |= byWall
-		i = 1
-	}
-	q := s.queueOf(j)
-	at := s.runAt(j)
+	q, at := s.queueOf(j), s.runAt(j)
 	s.nextDue[i] = min(s.nextDue[i], at)
 	q.due[i].push(s.item(j, at))
 	q.due[i].trim(s, q.lists[broker.Scheduled].n)

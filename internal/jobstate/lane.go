@@ -44,7 +44,12 @@ func (l *lane) push(j *job) {
 	if !l.fifo.add(j) {
 		l.late.push(l.state().item(j, j.place))
 	}
-	if at := spotOf(j); l.n == 1 || at.before(l.head.spot) && l.head.j != l.first {
+	switch at := spotOf(j); {
+	case l.n > 1 && !at.before(l.head.spot):
+	case l.n > 1 && l.head.j == l.first: // which goes before it all the same
+		l.head.spot = at
+		l.moved()
+	default:
 		l.head = standing{at, j}
 		if l.stand != nil && !l.isOpen() {
 			l.move(&l.task.open) // it may go before what was let through

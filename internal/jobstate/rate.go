@@ -10,11 +10,15 @@ func rateOf(l *broker.Limit) limit.Rate {
 	return limit.Rate{Count: int(l.Count), Per: l.Every, Burst: int(l.Burst)}
 }
 
-// bucket is what the meter's rate has to go on with: an empty one where claims
-// may be forgotten since it was last used.
+// bucket is what the meter's rate has to go on with: one that was empty at the
+// time at which claims may have been forgotten, by the rate as it is now, or
+// emptier by those since.
 func (m *meter) bucket() limit.State {
-	if fresh := m.rule.state.fresh; fresh > 0 && m.rate.Last < fresh {
-		return m.rule.rate.Empty(fresh)
+	if fresh := m.rule.state.fresh; fresh > 0 {
+		empty := m.rule.rate.Empty(fresh)
+		if m.rate.Last < fresh || satAdd(empty.Last, empty.Debt) > satAdd(m.rate.Last, m.rate.Debt) {
+			return empty
+		}
 	}
 	return m.rate
 }

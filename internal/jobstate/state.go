@@ -35,7 +35,7 @@ type State struct {
 	leased   int              // live items of leases
 	keeps    heap             // final jobs, by the end of their retention
 	kept     int              // live items of keeps
-	starts   heap             // waiting jobs with a StartWithin, by that deadline
+	starts   [2]heap          // waiting jobs with a StartWithin, by that deadline: on the steady clock, and on the wall
 	uses     uses
 	jobs     entries
 	lives    lives
@@ -353,7 +353,7 @@ func (s *State) stand(j *job) {
 // watchStart registers the deadline by which a waiting job has to be started.
 func (s *State) watchStart(j *job) {
 	if l := s.lifeOf(j); l.ext != nil && l.ext.startWithin > 0 && l.attempts == 0 {
-		s.starts.push(s.item(j, satAdd(l.runAt, l.ext.startWithin)))
+		s.starts[b2u(j.flags&byWall != 0)].push(s.item(j, satAdd(l.runAt, l.ext.startWithin)))
 	}
 }
 

@@ -47,9 +47,14 @@ func (s *State) putOff(w *Writer, j *job, until int64) {
 // means that nothing is known.
 func (s *State) Due(now Now) (at int64) {
 	s.promoteAll(now)
-	for _, h := range []*heap{&s.leases, &s.starts, &s.keeps} {
+	for _, h := range []*heap{&s.leases, &s.starts[0], &s.keeps} {
 		if it := h.top(s); it != nil && (at == 0 || it.at < at) {
 			at = it.at
+		}
+	}
+	if it := s.starts[1].top(s); it != nil {
+		if steady := satAdd(now.Steady, it.at-now.Wall); at == 0 || steady < at {
+			at = steady
 		}
 	}
 	return at
@@ -71,17 +76,14 @@ func (s *State) expire(w *Writer, j *job, why reason) {
 }
 
 func (s *State) cancelUnstarted(w *Writer, now Now, max int) (n int) {
-	for n < max {
-		it := s.starts.top(s)
-		if it == nil {
-			return n
+	for i, by := range [...]int64{now.Steady, now.Wall} {
+		for ; n < max; n++ {
+			it := s.starts[i].top(s)
+			if it == nil || it.at > by {
+				break
+			}
+			s.final(w, s.jobs.at(it.ref), finalRec{state: broker.Cancelled, reason: reasonNotStarted})
 		}
-		j := s.jobs.at(it.ref)
-		if it.at > clockOf(j, now) {
-			return n
-		}
-		s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonNotStarted})
-		n++
 	}
 	return n
 }

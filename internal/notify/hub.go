@@ -4,6 +4,7 @@
 package notify
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 )
 
 // Hub holds everything that waits. Its methods, and those of what it hands
-// out, are called with the broker's mutex held; the channels are not guarded.
+// out, are called with the broker's mutex held, but for Claim.Wait; the channels
+// are not guarded.
 type Hub struct {
 	idle     []*Claim
 	awaits   map[broker.Ref][]chan<- struct{}
@@ -21,11 +23,24 @@ type Hub struct {
 
 // Claim is an idle claim.
 type Claim struct {
-	C      chan struct{} // gets one value when there may be something to take
+	woken  chan struct{} // gets one value when there may be something to take
 	queues []string
 	tasks  []string
 	hint   jobstate.Change // what it was woken for
 	idle   bool
+}
+
+// Wait waits until the claim is woken, d is over, ctx ends or closed is closed.
+// It is called without the broker's mutex.
+func (c *Claim) Wait(ctx context.Context, closed <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c.woken:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-closed:
+	}
 }
 
 // Changed passes a change on to those whom it concerns, and says whether an
@@ -62,7 +77,7 @@ func poke(ch chan<- struct{}) {
 
 // Idle registers a claim that found too little.
 func (h *Hub) Idle(queues, tasks []string) *Claim {
-	c := &Claim{C: make(chan struct{}, 1), queues: queues, tasks: tasks, idle: true}
+	c := &Claim{woken: make(chan struct{}, 1), queues: queues, tasks: tasks, idle: true}
 	h.idle = append(h.idle, c)
 	return c
 }
@@ -74,7 +89,7 @@ func (h *Hub) Done(c *Claim) {
 		c.idle = false
 	}
 	select {
-	case <-c.C:
+	case <-c.woken:
 		if c.hint.Queue != "" {
 			h.wakeOne(c.hint)
 		}
@@ -91,7 +106,7 @@ func (h *Hub) wakeOne(hint jobstate.Change) bool {
 		if c.wants(hint.Queue, hint.Task) {
 			h.idle = slices.Delete(h.idle, i, i+1)
 			c.idle, c.hint = false, hint
-			poke(c.C)
+			poke(c.woken)
 			return true
 		}
 	}
@@ -105,7 +120,7 @@ func (h *Hub) WakeQueue(queue string) {
 			return false
 		}
 		c.idle, c.hint = false, jobstate.Change{}
-		poke(c.C)
+		poke(c.woken)
 		return true
 	})
 }
@@ -114,7 +129,7 @@ func (h *Hub) WakeQueue(queue string) {
 func (h *Hub) WakeAll() {
 	for _, c := range h.idle {
 		c.idle, c.hint = false, jobstate.Change{}
-		poke(c.C)
+		poke(c.woken)
 	}
 	h.idle = nil
 }
