@@ -106,7 +106,7 @@ func TestAHandlerEndsBeforeTheLeaseThatCannotBeExtended(t *testing.T) {
 }
 
 type hangBroker struct {
-	Broker
+	broker.Broker
 	before func(ctx context.Context) error
 }
 

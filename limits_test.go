@@ -351,18 +351,3 @@ func TestNothingIsClaimedBeforeTheLimitsAreDeclared(t *testing.T) {
 		want(b, "started", line(after.all()), "[1s]")
 	})
 }
-
-func TestABrokerWithoutSettingsRefusesThem(t *testing.T) {
-	bubble(t, func(b *bench) {
-		c := spool.New(struct{ broker.Broker }{b.broker}, quietConfig)
-		_, err := c.Settings(b.ctx, "")
-		b.wantErr(err, spool.ErrUnsupported)
-		b.wantErr(c.Configure(b.ctx, "q", broker.Change{}), spool.ErrUnsupported)
-		w := spool.NewWorker(c, spool.WorkerConfig{Drain: true})
-		spool.Define[int]("t", spool.RunningLimit(1)).Handle(w, func(context.Context, int) error { return nil })
-		b.wantErr(w.Run(b.ctx), spool.ErrUnsupported)
-		w = spool.NewWorker(c, spool.WorkerConfig{Drain: true})
-		greet.Handle(w, func(context.Context, string) error { return nil })
-		b.must(w.Run(b.ctx)) // without them it does without
-	})
-}

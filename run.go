@@ -73,7 +73,8 @@ func (r *run) work(ctx context.Context, own declaration) error {
 	releaseHouse := r.client.keepHouse(ctx)
 	flowing, stopFlow := context.WithCancel(ctx)
 	defer stopFlow()
-	declared := r.flow(flowing, own)
+	declared := make(chan struct{})
+	r.loops.Go(func() { r.flowLoop(flowing, own, declared) })
 	defer r.client.declared.set(r, nil)
 	registered, over := make(chan struct{}), make(chan struct{})
 	r.loops.Go(r.settleLoop)
@@ -111,18 +112,6 @@ func (r *run) work(ctx context.Context, own declaration) error {
 	slots.Wait()
 	r.log.Info("worker stopped", "worker", r.cfg.Name, "id", r.self.ID)
 	return ended
-}
-
-// flow starts the loop that declares and schedules, where the broker has that,
-// and returns what is closed when the worker may claim.
-func (r *run) flow(ctx context.Context, own declaration) <-chan struct{} {
-	ready := make(chan struct{})
-	if _, err := r.client.flow(); err != nil {
-		close(ready)
-		return ready
-	}
-	r.loops.Go(func() { r.flowLoop(ctx, own, ready) })
-	return ready
 }
 
 const maxGrace = 2 * time.Second

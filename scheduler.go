@@ -126,12 +126,8 @@ func (s *scheduler) pass(ctx context.Context) (wait time.Duration, ok bool) {
 
 // now reads the broker's wall clock, by a tick that cannot be won.
 func (s *scheduler) now(ctx context.Context, q *broker.QueueSetting) (now time.Time, err error) {
-	f, err := s.client.flow()
-	if err != nil {
-		return now, err
-	}
 	nowhere := time.Unix(1, 0)
-	_, now, err = f.Tick(ctx, broker.NewCall(), broker.Tick{Queue: q.Queue, Schedule: q.Name, Due: nowhere, Next: nowhere})
+	_, now, err = s.client.broker.Tick(ctx, broker.NewCall(), broker.Tick{Queue: q.Queue, Schedule: q.Name, Due: nowhere, Next: nowhere})
 	return now, err
 }
 
@@ -191,10 +187,6 @@ func (s *scheduler) batchOf(q *broker.QueueSetting) int {
 // interceptors. Jobs of a tick that another scheduler won are answered as
 // existing: they have the same ids.
 func (s *scheduler) tick(ctx context.Context, q *broker.QueueSetting, due, next time.Time, instants []time.Time) (won bool, err error) {
-	f, err := s.client.flow()
-	if err != nil {
-		return false, err
-	}
 	called := false
 	move := func(ctx context.Context, _ string, jobs []broker.NewJob) ([]Enqueued, error) {
 		called = true
@@ -203,7 +195,7 @@ func (s *scheduler) tick(ctx context.Context, q *broker.QueueSetting, due, next 
 		}
 		t := broker.Tick{Queue: q.Queue, Schedule: q.Name, Due: due, Next: next, Jobs: jobs}
 		err := s.client.repeat(ctx, func(call broker.Call) (err error) {
-			won, _, err = f.Tick(ctx, call, t)
+			won, _, err = s.client.broker.Tick(ctx, call, t)
 			return err
 		})
 		answers := make([]Enqueued, len(jobs))

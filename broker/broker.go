@@ -59,6 +59,18 @@ type Broker interface {
 	// Apply does one bounded step of a command.
 	Apply(ctx context.Context, c Call, cmd Command) (Step, error)
 
+	// Configure changes the settings of one queue, all or none. Errors:
+	// ErrInvalid for a setting that can never be right; ErrConflict when a
+	// Revision given is not the current one.
+	Configure(ctx context.Context, c Call, queue string, change Change) error
+
+	// Tick moves a schedule's cursor from t.Due to t.Next and enqueues t.Jobs
+	// in the same commit, if the cursor is at t.Due (zero for one that was
+	// never set) and the broker's wall clock is not before it. Of any number of
+	// callers with one Due one wins. now is the broker's wall clock in any
+	// case. A paused schedule is never won.
+	Tick(ctx context.Context, c Call, t Tick) (won bool, now time.Time, err error)
+
 	// Maintain does one bounded step of upkeep for every queue: expires
 	// leases, drops what its retention no longer keeps, compacts. It says
 	// after how long it wants to be called again. Any number of clients may
@@ -85,6 +97,10 @@ type Inspector interface {
 	// Counts returns the kept numbers by queue and task, sorted; "" means every
 	// queue. It costs the number of tasks, not of jobs.
 	Counts(ctx context.Context, queue string) ([]Count, error)
+
+	// Settings returns the settings in force of a queue ("" for all), sorted by
+	// queue, kind and name.
+	Settings(ctx context.Context, queue string) ([]QueueSetting, error)
 
 	// Workers returns the registered workers whose process lives; queue ""
 	// means all, else those that listen to it.

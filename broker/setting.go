@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"context"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -151,25 +150,6 @@ type Tick struct {
 	Due             time.Time // where the caller saw the cursor
 	Next            time.Time // where it goes; zero when the expression never fires again
 	Jobs            []NewJob
-}
-
-// Flow is the part of the contract about time and flow.
-type Flow interface {
-	// Configure changes the settings of one queue, all or none. Errors:
-	// ErrInvalid for a setting that can never be right; ErrConflict when a
-	// Revision given is not the current one.
-	Configure(ctx context.Context, c Call, queue string, change Change) error
-
-	// Settings returns the settings in force of a queue ("" for all), sorted by
-	// queue, kind and name.
-	Settings(ctx context.Context, queue string) ([]QueueSetting, error)
-
-	// Tick moves a cursor from t.Due to t.Next and enqueues t.Jobs in the same
-	// commit, if the cursor is at t.Due (zero for one that was never set) and
-	// the broker's wall clock is not before it. Of any number of callers with
-	// one Due one wins. now is the broker's wall clock in any case. A paused
-	// schedule is never won.
-	Tick(ctx context.Context, c Call, t Tick) (won bool, now time.Time, err error)
 }
 
 // QueueSetting is a setting and the queue that it governs.

@@ -49,7 +49,7 @@ var scheduleRules = []rule{
 	}},
 	{"a first tick with jobs is refused", func(f *fixture) {
 		f.set(schedule("s", "* * * * *"))
-		_, _, err := f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Next: f.now(), Jobs: []broker.NewJob{plain()}})
+		_, _, err := f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Next: f.now(), Jobs: []broker.NewJob{plain()}})
 		f.wantErr("tick", err, broker.ErrInvalid)
 		f.wantCursor("then", time.Time{})
 		want(f, "depth", f.depth(), 0)
@@ -92,7 +92,7 @@ var scheduleRules = []rule{
 	{"a tick that does not go forward is not won", func(f *fixture) {
 		due := f.scheduled()
 		for _, next := range []time.Time{due, due.Add(-time.Minute)} {
-			won, _, err := f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: next, Jobs: []broker.NewJob{plain()}})
+			won, _, err := f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: next, Jobs: []broker.NewJob{plain()}})
 			if won || err != nil && !errors.Is(err, broker.ErrInvalid) {
 				f.Errorf("to %v: won %v, error %v", next, won, err)
 			}
@@ -127,7 +127,7 @@ var scheduleRules = []rule{
 		due := f.scheduled()
 		want(f, "another name", f.tickTo("none", due, due.Add(time.Minute), plain()), false)
 		want(f, "no name that was set", f.tickTo("none", time.Time{}, due), false)
-		won, _, err := f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: "other", Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: []broker.NewJob{plain()}})
+		won, _, err := f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: "other", Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: []broker.NewJob{plain()}})
 		f.must("tick of another queue", err)
 		want(f, "another queue", won, false)
 		f.clear(schedule("s", ""))
@@ -209,7 +209,7 @@ var scheduleRules = []rule{
 		for i := range 10 {
 			won := make([]bool, 5)
 			f.each(5, func(n int, b broker.Broker) {
-				w, _, err := b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{
+				w, _, err := b.Tick(f.ctx, broker.NewCall(), broker.Tick{
 					Queue: queue, Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: []broker.NewJob{plain()},
 				})
 				if err != nil {
@@ -243,7 +243,7 @@ var scheduleRules = []rule{
 		for what, jobs := range map[string][]broker.NewJob{
 			"a bad task": {plain(), {Task: "a b"}}, "a negative delay": {{Task: task, Delay: -1}}, "half a batch": batch(2)[:2],
 		} {
-			_, _, err := f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: jobs})
+			_, _, err := f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: jobs})
 			f.wantErr(what, err, broker.ErrInvalid)
 		}
 		f.wantCursor("then", due)

@@ -28,7 +28,7 @@ var settingRules = []rule{
 	{"settings are sorted by queue, kind and name, and can be had for one queue", func(f *fixture) {
 		for _, q := range []string{"b", "a", "a-b", "B"} {
 			c := broker.Change{Set: []broker.Setting{weight("y", 1), weight("x", 1), weight("", 2), ageing(time.Second), weight("x\x00", 1)}}
-			f.must("configure", f.b.(broker.Flow).Configure(f.ctx, broker.NewCall(), q, c))
+			f.must("configure", f.b.Configure(f.ctx, broker.NewCall(), q, c))
 		}
 		var got, wanted []string
 		for _, s := range f.settings("") {
@@ -53,7 +53,7 @@ var settingRules = []rule{
 			f.wantSettings(what, weight("old", 2))
 		}
 		for _, name := range []string{"", ".", "a b"} {
-			err := f.b.(broker.Flow).Configure(f.ctx, broker.NewCall(), name, broker.Change{Set: []broker.Setting{weight("x", 1)}})
+			err := f.b.Configure(f.ctx, broker.NewCall(), name, broker.Change{Set: []broker.Setting{weight("x", 1)}})
 			f.wantErr("queue "+name, err, broker.ErrInvalid)
 		}
 		f.wantErr("a declaration without an owner", f.change(broker.Change{Declare: true, Set: []broker.Setting{weight("x", 1)}}), broker.ErrInvalid)
@@ -215,7 +215,7 @@ var settingRules = []rule{
 		f.set(running("slots", broker.PerQueue, 1))
 		f.addMany(3)
 		want(f, "leases", len(f.take(other, broker.ClaimRequest{}).Leases), 1)
-		all, err := other.(broker.Flow).Settings(f.ctx, "")
+		all, err := other.Settings(f.ctx, "")
 		f.must("settings", err)
 		exactly(f, "settings", all, 1)
 	}},
@@ -253,10 +253,10 @@ var settingRules = []rule{
 		ended, cancel := context.WithCancel(f.ctx)
 		cancel()
 		for _, c := range []struct {
-			b    broker.Flow
+			b    broker.Broker
 			ctx  context.Context
 			want error
-		}{{b.(broker.Flow), f.ctx, broker.ErrClosed}, {f.b.(broker.Flow), ended, context.Canceled}} {
+		}{{b, f.ctx, broker.ErrClosed}, {f.b, ended, context.Canceled}} {
 			f.wantErr("configure", c.b.Configure(c.ctx, broker.NewCall(), queue, broker.Change{Set: []broker.Setting{weight("x", 2)}}), c.want)
 			_, err := c.b.Settings(c.ctx, "")
 			f.wantErr("settings", err, c.want)

@@ -13,10 +13,6 @@
 //		})
 //	}
 //
-// What is about time and flow (settings, limits, fairness, capacities, batches,
-// schedules) is asked of a broker that implements broker.Flow, and left out for
-// any other.
-//
 // After every case, whatever it was about, the same invariants are checked
 // through the public contract: each job is in exactly one state, the counters
 // and the depth of each queue equal a recount, no job had two valid leases or

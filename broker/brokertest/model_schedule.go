@@ -11,7 +11,7 @@ import (
 // never is the cursor of a schedule that does not fire again.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Tick implements broker.Flow.
+// Tick implements broker.Broker.
 func (m *Model) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (bool, time.Time, error) {
 	if err := checkJobs(m.Caps(), t.Queue, t.Jobs); err != nil {
 		return false, time.Time{}, err

@@ -53,7 +53,7 @@ func (s *store) setting(queue string, kind broker.SettingKind, name string) *bro
 	return s.flow(queue).settings[broker.SettingName{Kind: kind, Name: name}].inForce()
 }
 
-// Configure implements broker.Flow.
+// Configure implements broker.Broker.
 func (m *Model) Configure(ctx context.Context, _ broker.Call, queue string, c broker.Change) error {
 	if err := checkChange(queue, c); err != nil {
 		return err
@@ -206,7 +206,7 @@ func cloneSetting(s *broker.Setting) *broker.Setting {
 	return c
 }
 
-// Settings implements broker.Flow.
+// Settings implements broker.Inspector.
 func (m *Model) Settings(ctx context.Context, queue string) ([]broker.QueueSetting, error) {
 	if err := m.begin(ctx); err != nil {
 		return nil, err

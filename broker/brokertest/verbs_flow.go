@@ -9,7 +9,7 @@ import (
 // change makes a change of the usual queue's settings and returns its error.
 func (f *fixture) change(c broker.Change) error {
 	f.Helper()
-	return f.b.(broker.Flow).Configure(f.ctx, broker.NewCall(), queue, c)
+	return f.b.Configure(f.ctx, broker.NewCall(), queue, c)
 }
 
 // set sets settings of the usual queue as an operator does.
@@ -37,7 +37,7 @@ func (f *fixture) clear(settings ...broker.Setting) {
 // settings reads the settings in force of a queue, "" for all.
 func (f *fixture) settings(queue string) []broker.QueueSetting {
 	f.Helper()
-	all, err := f.b.(broker.Flow).Settings(f.ctx, queue)
+	all, err := f.b.Settings(f.ctx, queue)
 	f.must("settings", err)
 	return all
 }
@@ -159,7 +159,7 @@ func (f *fixture) holdOne() broker.Lease {
 // whether it did.
 func (f *fixture) tickTo(name string, due, next time.Time, jobs ...broker.NewJob) bool {
 	f.Helper()
-	won, now, err := f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: name, Due: due, Next: next, Jobs: jobs})
+	won, now, err := f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: name, Due: due, Next: next, Jobs: jobs})
 	f.must("tick", err)
 	f.wantTime("now", now, f.now())
 	return won

@@ -121,7 +121,7 @@ func TestADeclaredScheduleIsPausedByHand(t *testing.T) {
 	s := newTool(t)
 	s.enqueue("report")
 	due := time.Date(2030, 1, 1, 3, 0, 0, 0, time.UTC)
-	s.flow(func(f broker.Flow) {
+	s.program(func(f broker.Broker) {
 		set := broker.Setting{Kind: broker.ScheduleSetting, Name: "nightly",
 			Schedule: &broker.Schedule{Spec: "0 3 * * *", Job: broker.NewJob{Task: "report", Payload: []byte("p"), Headers: map[string]string{"a": "b"}}}}
 		s.declare(f, set)

@@ -9,8 +9,8 @@ import (
 	"github.com/spoolq/spool/broker"
 )
 
-// flow opens the store and lets fn change its settings as a program does.
-func (s *tool) flow(fn func(broker.Flow)) {
+// program opens the store and lets fn change its settings as a program does.
+func (s *tool) program(fn func(broker.Broker)) {
 	s.t.Helper()
 	b := s.open()
 	fn(b)
@@ -20,7 +20,7 @@ func (s *tool) flow(fn func(broker.Flow)) {
 }
 
 // declare declares settings of queue default as the program billing.
-func (s *tool) declare(f broker.Flow, set ...broker.Setting) {
+func (s *tool) declare(f broker.Broker, set ...broker.Setting) {
 	s.t.Helper()
 	if err := f.Configure(s.t.Context(), broker.NewCall(), "default", broker.Change{Declare: true, Owner: "billing", Set: set}); err != nil {
 		s.t.Fatal(err)
@@ -129,7 +129,7 @@ func TestSettings(t *testing.T) {
 func TestAnOperatorWinsOverWhatIsDeclared(t *testing.T) {
 	s := newTool(t)
 	s.enqueue("m")
-	s.flow(func(f broker.Flow) {
+	s.program(func(f broker.Broker) {
 		s.declare(f,
 			broker.Setting{Kind: broker.LimitSetting, Name: "mail", Limit: &broker.Limit{Tasks: []string{"m"}, Running: 2}},
 			broker.Setting{Kind: broker.RetentionSetting, Retention: &broker.Retention{Dead: 24 * 3600e9}})
