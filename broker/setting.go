@@ -116,10 +116,14 @@ type Schedule struct {
 	Cap    int           `json:"cap,omitempty"`    // for "all": at most so many; 0 means 100
 	Grace  time.Duration `json:"grace,omitempty"`  // for "skip": how late is not missed; 0 means 1 minute
 	Job    NewJob        `json:"job"`              // without Delay, At and batch; ID is unused. Its strings are UTF-8
-	Paused bool          `json:"paused,omitempty"`
 
-	// The cursor: the next instant, kept by the broker. It is zero until the
-	// first Tick set it, and again when Spec, Zone or DST change.
+	// What follows is kept by the broker beside what was set or declared. In a
+	// change it means nothing; of a Declared schedule it is zero.
+
+	// Paused says that an operator stopped the schedule: Change.Pause.
+	Paused bool `json:"paused,omitempty"`
+	// Due is the cursor: the next instant. It is zero until the first Tick set
+	// it, and again when Spec, Zone or DST change.
 	Due time.Time `json:"due,omitzero"`
 }
 
@@ -135,6 +139,12 @@ type Change struct {
 	// Clear removes an operator's settings, so that what is declared holds
 	// again. One that was never set is no error.
 	Clear []SettingName
+	// Pause and Resume name schedules that an operator stops, or lets go on. A
+	// pause is a fact beside the setting: no declaration, no operator's change
+	// and no clearing ends it, and it changes no revision; only a schedule that
+	// is gone takes its pause along. They come after Set and Clear, and are
+	// refused with ErrConflict when there is no such schedule then.
+	Pause, Resume []string
 }
 
 // SettingName is the identity of a setting within its queue.

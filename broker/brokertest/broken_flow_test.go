@@ -161,7 +161,7 @@ var flowBreakages = []breakage{
 			right(f, c)
 			for i := range c.Set {
 				if name := nameOf(&c.Set[i]); c.Declare {
-					f.put(name, layers{f.settings[name].declared, nil})
+					f.put(name, layers{declared: f.settings[name].declared})
 				}
 			}
 		}
@@ -170,6 +170,16 @@ var flowBreakages = []breakage{
 		right := r.change
 		r.change = func(f *flow, c broker.Change) { c.Clear = nil; right(f, c) }
 	}, []string{"settings", "limits"}, true},
+	{"a declaration ends a pause", func(r *rules) {
+		right := r.change
+		r.change = func(f *flow, c broker.Change) {
+			right(f, c)
+			for name, l := range f.settings {
+				l.paused = l.paused && !c.Declare
+				f.settings[name] = l
+			}
+		}
+	}, []string{"schedules"}, true},
 	{"a redeclaration is always a change", func(r *rules) {
 		right := r.change
 		r.change = func(f *flow, c broker.Change) {
@@ -177,7 +187,8 @@ var flowBreakages = []breakage{
 				if c.Declare && l.declared != nil {
 					copied := *l.declared
 					copied.Weight++
-					f.settings[name] = layers{&copied, l.operator}
+					l.declared = &copied
+					f.settings[name] = l
 				}
 			}
 			right(f, c)

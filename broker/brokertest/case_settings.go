@@ -237,13 +237,14 @@ var settingRules = []rule{
 		}
 		f.declare("p", everyKind()...)
 		f.set(weight("acme", 8), weight("z", 2))
-		f.tickTo("nightly", time.Time{}, f.now().Add(time.Hour)) // it is paused: nothing changes
+		f.pause("nightly")
 		before := settingsText(f.settings(""))
 		for range 2 {
 			f.must("close", f.b.Close())
 			f.b = f.open()
 			want(f, "settings", settingsText(f.settings("")), before)
 		}
+		want(f, "a tick of what is paused", f.tickTo("nightly", time.Time{}, f.now().Add(time.Hour)), false)
 		f.declare("p", everyKind()...)
 		want(f, "settings after an unchanged redeclaration", settingsText(f.settings("")), before)
 	}},

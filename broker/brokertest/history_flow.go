@@ -56,6 +56,9 @@ func (s configureStep) String() string {
 	for i := range s.change.Set {
 		text += " " + settingText(&s.change.Set[i])
 	}
+	if len(s.change.Pause)+len(s.change.Resume) > 0 {
+		text += fmt.Sprintf(" pause %v, resume %v", s.change.Pause, s.change.Resume)
+	}
 	if len(s.change.Clear) > 0 {
 		text += fmt.Sprintf(" clear %v", s.change.Clear)
 	}
@@ -95,6 +98,7 @@ func settingText(s *broker.Setting) string {
 		if c.Schedule.Due = s.Schedule.Due.UTC(); c.Schedule.Due.Year() > 2200 {
 			c.Schedule.Due = never
 		}
+		c.Schedule.Paused = s.Schedule.Paused
 	}
 	if s.Declared != nil {
 		c.Declared = cloneOwned(s.Declared)

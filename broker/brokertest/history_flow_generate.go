@@ -59,6 +59,17 @@ func (g *generator) configure() step {
 			s.change.Clear = append(s.change.Clear, name)
 		}
 	}
+	if g.IntN(3) == 0 {
+		s.change.Pause = pick(g, []string{"s"}, []string{"s"}, []string{"s", "s2"}, nil)
+		if g.IntN(3) == 0 {
+			s.change.Pause, s.change.Resume = s.change.Resume, s.change.Pause
+		}
+		if g.IntN(3) > 0 { // of what is there then
+			s.change.Clear = nil
+			s.change.Set = append(s.change.Set[:0:0], g.schedule(0))
+			s.change.Set[0].Name = "s"
+		}
+	}
 	for i := range s.change.Set {
 		if g.IntN(6) == 0 {
 			s.change.Set[i].Revision = uint64(1 + g.IntN(9))
@@ -126,7 +137,7 @@ func (g *generator) retention(odd int) broker.Setting {
 func (g *generator) schedule(odd int) broker.Setting {
 	return broker.Setting{Kind: broker.ScheduleSetting, Name: pick(g, "s", "s", "s2"), Schedule: &broker.Schedule{
 		Spec: pick(g, "@hourly", "@daily") + []string{"", " "}[odd], Zone: pick(g, "", "", "UTC"), DST: pick(g, "", "", "vixie"),
-		Paused: g.IntN(4) == 0, Job: broker.NewJob{Task: "t", Priority: pick[int32](g, 0, 5), Payload: []byte("tick")},
+		Job: broker.NewJob{Task: "t", Priority: pick[int32](g, 0, 5), Payload: []byte("tick")},
 	}}
 }
 

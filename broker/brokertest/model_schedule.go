@@ -40,8 +40,8 @@ func (m *Model) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (bool, t
 
 // wins reports whether t moves the cursor.
 func (s *store) wins(t broker.Tick, now time.Time) bool {
-	set := s.setting(t.Queue, broker.ScheduleSetting, t.Schedule)
-	return set != nil && !set.Schedule.Paused &&
+	l, there := s.flow(t.Queue).settings[broker.SettingName{Kind: broker.ScheduleSetting, Name: t.Schedule}]
+	return there && !l.paused &&
 		s.flow(t.Queue).cursors[t.Schedule].Equal(t.Due) && !now.Before(t.Due) &&
 		(t.Next.IsZero() || t.Next.After(t.Due))
 }

@@ -28,7 +28,10 @@ type flow struct {
 
 // layers are the settings of one kind and name: the operator's is in force
 // while there is one.
-type layers struct{ declared, operator *broker.Setting }
+type layers struct {
+	declared, operator *broker.Setting
+	paused             bool // of a schedule
+}
 
 func (l layers) inForce() *broker.Setting {
 	if l.operator != nil {
@@ -71,6 +74,9 @@ func (m *Model) Configure(ctx context.Context, _ broker.Call, queue string, c br
 	if err := next.checkLimits(); err != nil {
 		return err
 	}
+	if err := next.pause(c); err != nil {
+		return err
+	}
 	m.s.rules.resetCursors(now, next.settings)
 	now.forgetRates(next.settings)
 	now.revision, now.settings = next.revision, next.settings
@@ -82,8 +88,13 @@ func checkChange(queue string, c broker.Change) error {
 	if err := broker.ValidName(queue); err != nil {
 		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
 	}
-	if c.Declare && c.Owner == "" {
-		return fmt.Errorf("%w: a declaration without an owner", broker.ErrInvalid)
+	if c.Declare && (c.Owner == "" || len(c.Clear)+len(c.Pause)+len(c.Resume) > 0) {
+		return fmt.Errorf("%w: a declaration without an owner, or with more than settings", broker.ErrInvalid)
+	}
+	for _, name := range c.Pause {
+		if slices.Contains(c.Resume, name) {
+			return fmt.Errorf("%w: %q is paused and resumed", broker.ErrInvalid, name)
+		}
 	}
 	for i := range c.Set {
 		if err := c.Set[i].Validate(); err != nil {
@@ -130,11 +141,14 @@ func (f *flow) checkLimits() error {
 func (f *flow) change(c broker.Change) {
 	for name, l := range f.settings {
 		if c.Declare && l.declared != nil && l.declared.Owner == c.Owner && !slices.ContainsFunc(c.Set, func(s broker.Setting) bool { return nameOf(&s) == name }) {
-			f.put(name, layers{nil, l.operator})
+			l.declared = nil
+			f.put(name, l)
 		}
 	}
 	for _, name := range c.Clear {
-		f.put(name, layers{f.settings[name].declared, nil})
+		l := f.settings[name]
+		l.operator = nil
+		f.put(name, l)
 	}
 	for i := range c.Set {
 		set, l := cloneSetting(&c.Set[i]), f.settings[nameOf(&c.Set[i])]
@@ -146,6 +160,20 @@ func (f *flow) change(c broker.Change) {
 		}
 		f.put(nameOf(set), l)
 	}
+}
+
+// pause stops schedules and lets others go on, all of which have to be there.
+func (f *flow) pause(c broker.Change) error {
+	for i, name := range slices.Concat(c.Pause, c.Resume) {
+		schedule := broker.SettingName{Kind: broker.ScheduleSetting, Name: name}
+		l, there := f.settings[schedule]
+		if !there {
+			return fmt.Errorf("%w: there is no schedule %q", broker.ErrConflict, name)
+		}
+		l.paused = i < len(c.Pause)
+		f.settings[schedule] = l
+	}
+	return nil
 }
 
 func (f *flow) put(name broker.SettingName, l layers) {
@@ -199,7 +227,7 @@ func cloneSetting(s *broker.Setting) *broker.Setting {
 		c.Ageing = s.Ageing
 	case broker.ScheduleSetting:
 		sched := *s.Schedule
-		sched.Due = time.Time{}
+		sched.Due, sched.Paused = time.Time{}, false
 		sched.Job.Payload, sched.Job.Headers = bytes.Clone(sched.Job.Payload), maps.Clone(sched.Job.Headers)
 		c.Schedule = &sched
 	}
@@ -223,7 +251,7 @@ func (m *Model) Settings(ctx context.Context, queue string) ([]broker.QueueSetti
 				set.Declared = cloneOwned(l.declared)
 			}
 			if set.Schedule != nil {
-				set.Schedule.Due = f.cursors[name.Name]
+				set.Schedule.Due, set.Schedule.Paused = f.cursors[name.Name], l.paused
 			}
 			all = append(all, broker.QueueSetting{Queue: q, Setting: *set})
 		}

@@ -34,6 +34,18 @@ func (f *fixture) clear(settings ...broker.Setting) {
 	f.must("clear", f.change(c))
 }
 
+// pause stops schedules of the usual queue, as an operator does.
+func (f *fixture) pause(names ...string) {
+	f.Helper()
+	f.must("pause", f.change(broker.Change{Pause: names}))
+}
+
+// resume lets schedules of the usual queue go on.
+func (f *fixture) resume(names ...string) {
+	f.Helper()
+	f.must("resume", f.change(broker.Change{Resume: names}))
+}
+
 // settings reads the settings in force of a queue, "" for all.
 func (f *fixture) settings(queue string) []broker.QueueSetting {
 	f.Helper()
@@ -113,7 +125,7 @@ func schedule(name, spec string) broker.Setting {
 func everyKind() []broker.Setting {
 	s := schedule("nightly", "0 3 * * *")
 	*s.Schedule = broker.Schedule{
-		Spec: "0 3 * * *", Zone: "Europe/Paris", DST: "vixie", Missed: "all", Cap: 7, Grace: time.Minute, Paused: true,
+		Spec: "0 3 * * *", Zone: "Europe/Paris", DST: "vixie", Missed: "all", Cap: 7, Grace: time.Minute,
 		Job: broker.NewJob{Task: "report", Payload: []byte("\x00\xff{}"), Headers: map[string]string{"h": "1"}, Priority: -3, Tenant: "acme", Group: "g", Ordered: true, Key: "k"},
 	}
 	return []broker.Setting{

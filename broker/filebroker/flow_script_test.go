@@ -70,6 +70,9 @@ func everySetting(s *scene, a, b *twin, queue string, n int) {
 		{Kind: broker.WeightSetting, Name: "y", Weight: 9},
 	}})
 	b.configure(queue, broker.Change{Clear: []broker.SettingName{{Kind: broker.WeightSetting, Name: "y"}}})
+	b.configure(queue, broker.Change{Pause: []string{"hourly"}})
+	a.configure(queue, broker.Change{Resume: []string{"hourly"}})
+	b.configure(queue, broker.Change{Set: []broker.Setting{{Kind: broker.ScheduleSetting, Name: "stopped", Schedule: &hourly}}, Pause: []string{"stopped"}})
 	due := s.m.Clock.Wall().Add(-time.Minute).Truncate(time.Second)
 	a.tick(broker.Tick{Queue: queue, Schedule: "hourly", Next: due})
 	tick := broker.Tick{Queue: queue, Schedule: "hourly", Due: due, Next: due.Add(hour), Jobs: []broker.NewJob{{ID: labID(n), Task: "tick"}}}

@@ -53,7 +53,7 @@ func (c *scheduleAddCmd) Run(a *app) error {
 			return err
 		}
 		if old != nil {
-			set.Schedule.Paused, set.Revision = old.Schedule.Paused, old.Revision
+			set.Revision = old.Revision
 		}
 		if err := s.set(ctx, set); err != nil {
 			return err

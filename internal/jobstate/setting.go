@@ -22,6 +22,7 @@ type settingName struct {
 // wins over what code declared.
 type setting struct {
 	declared, operator *broker.Setting
+	paused             bool // of a schedule: an operator stopped it
 	// The cursor of a schedule: the next instant in nanoseconds since 1970; 0 is
 	// not set yet, never when the expression has no more.
 	due int64
@@ -72,11 +73,23 @@ func (s *State) Configure(w *Writer, queue string, c *broker.Change) error {
 		}
 	}
 	edits := q.edits(l, c)
-	if err := q.checkRules(edits); err != nil {
+	after := q.edited(edits)
+	if err := checkRules(after); err != nil {
 		return err
+	}
+	for _, name := range slices.Concat(c.Pause, c.Resume) {
+		if _, there := after[settingName{broker.ScheduleSetting, name}]; !there {
+			return fmt.Errorf("%w: queue %s has no schedule %.64q", broker.ErrConflict, queue, name)
+		}
 	}
 	for _, e := range edits {
 		s.edit(w, queue, e)
+	}
+	for _, name := range c.Pause {
+		s.stop(w, queue, name, true)
+	}
+	for _, name := range c.Resume {
+		s.stop(w, queue, name, false)
 	}
 	return nil
 }
@@ -91,6 +104,14 @@ func checkChange(queue string, c *broker.Change) error {
 		}
 		if len(c.Clear) > 0 {
 			return fmt.Errorf("%w: a declaration clears by leaving out", broker.ErrInvalid)
+		}
+		if len(c.Pause)+len(c.Resume) > 0 {
+			return fmt.Errorf("%w: a declaration neither pauses nor resumes: an operator does", broker.ErrInvalid)
+		}
+	}
+	for _, name := range c.Pause {
+		if slices.Contains(c.Resume, name) {
+			return fmt.Errorf("%w: schedule %.64q is both paused and resumed", broker.ErrInvalid, name)
 		}
 	}
 	seen := map[settingName]bool{}
@@ -139,7 +160,7 @@ func (q *queue) edits(l layer, c *broker.Change) (edits []edit) {
 		}
 		if t.Schedule != nil {
 			sched := *t.Schedule
-			sched.Due = time.Time{}
+			sched.Paused, sched.Due = false, time.Time{}
 			t.Schedule = &sched
 		}
 		if old := q.settings[name]; old == nil || !same(*old.at(l), &t) {
@@ -187,16 +208,8 @@ func (q *queue) revisionOf(name settingName) uint64 {
 	return 0
 }
 
-// checkRules refuses what would bind a task by too many limits.
-func (q *queue) checkRules(edits []edit) error {
-	binds := map[string]int{}
-	count := func(t *broker.Setting) {
-		if t != nil && t.Limit != nil {
-			for _, task := range t.Limit.Tasks {
-				binds[task]++
-			}
-		}
-	}
+// edited is what a queue's settings are once edits are made.
+func (q *queue) edited(edits []edit) map[settingName]setting {
 	after := map[settingName]setting{}
 	for name, t := range q.settings {
 		after[name] = *t
@@ -204,10 +217,22 @@ func (q *queue) checkRules(edits []edit) error {
 	for _, e := range edits {
 		t := after[e.name]
 		*t.at(e.layer) = e.set
-		after[e.name] = t
+		if after[e.name] = t; t.inForce() == nil {
+			delete(after, e.name)
+		}
 	}
+	return after
+}
+
+// checkRules refuses what would bind a task by too many limits.
+func checkRules(after map[settingName]setting) error {
+	binds := map[string]int{}
 	for _, t := range after {
-		count(t.inForce())
+		if l := t.inForce().Limit; l != nil {
+			for _, task := range l.Tasks {
+				binds[task]++
+			}
+		}
 	}
 	for task, n := range binds {
 		if n > broker.MaxTaskLimits {
@@ -365,7 +390,7 @@ func (s *State) Settings(queue string) (all []broker.QueueSetting) {
 				v.Declared = cloneSetting(t.declared)
 			}
 			if v.Schedule != nil {
-				v.Schedule.Due = nanos(t.due)
+				v.Schedule.Paused, v.Schedule.Due = t.paused, nanos(t.due)
 			}
 			all = append(all, broker.QueueSetting{Queue: name, Setting: v})
 		}

@@ -140,6 +140,10 @@ func (h *history) configure(queue string) {
 		c.Owner = "app"
 	} else {
 		c.Clear = []broker.SettingName{{Kind: broker.LimitSetting, Name: "run"}, {Kind: broker.CapacitySetting}}
+		pick := []*[]string{&c.Pause, &c.Resume}[r.IntN(2)]
+		if h.s.schedule(queue, "s") != nil {
+			*pick = []string{"s"}
+		}
 	}
 	if err := h.s.Configure(&h.w, queue, &c); err != nil {
 		h.t.Fatal(err)

@@ -22,12 +22,8 @@ func (s *State) Tick(w *Writer, now Now, t *broker.Tick) (won bool, err error) {
 	if next <= due {
 		return false, nil // a cursor never goes back
 	}
-	q := s.queues[t.Queue]
-	if q == nil {
-		return false, nil
-	}
-	sched := q.settings[settingName{broker.ScheduleSetting, t.Schedule}]
-	if sched == nil || sched.inForce().Schedule.Paused || sched.due != due || now.Wall < due {
+	sched := s.schedule(t.Queue, t.Schedule)
+	if sched == nil || sched.paused || sched.due != due || now.Wall < due {
 		return false, nil
 	}
 	if err := s.checkAll(t.Queue, t.Jobs); err != nil {
@@ -50,10 +46,8 @@ func (s *State) readTick(r *reader) error {
 	if r.err != nil {
 		return r.err
 	}
-	if q := s.queues[string(queue)]; q != nil {
-		if t := q.settings[settingName{broker.ScheduleSetting, string(name)}]; t != nil {
-			t.due = next
-		}
+	if t := s.schedule(string(queue), string(name)); t != nil {
+		t.due = next
 	}
 	return nil
 }
