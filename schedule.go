@@ -149,7 +149,7 @@ func (c *Client) RemoveSchedule(ctx context.Context, queue, name string) error {
 		return fmt.Errorf("remove schedule: %w", err)
 	}
 	if s.Owner != "" {
-		return fmt.Errorf("remove schedule: %w: %s of queue %s is declared by the code of %s: remove it there, or pause it", ErrInvalid, name, queue, s.Owner)
+		return fmt.Errorf("remove schedule: %w: %s of queue %s is declared by the code of %s: remove it there, or pause it; when that program is gone, broker.Change.Undeclare removes it", ErrInvalid, name, queue, s.Owner)
 	}
 	return c.Configure(ctx, queue, broker.Change{Clear: []broker.SettingName{{Kind: broker.ScheduleSetting, Name: name}}})
 }

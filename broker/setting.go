@@ -133,16 +133,21 @@ type Change struct {
 	// queue: the start of a program, or its rollback, ends with its own set. An
 	// unchanged schedule keeps its cursor.
 	Declare bool
-	Owner   string
+	Owner   string // who declares, or of whom Undeclare is
 	// Set adds or replaces settings: an operator's when Declare is not set.
 	Set []Setting
 	// Clear removes an operator's settings, so that what is declared holds
-	// again. One that was never set is no error.
+	// again. One that was never set is no error; one that is in Set, too, is
+	// refused.
 	Clear []SettingName
+	// Undeclare removes what Owner declares under these names, an operator's
+	// settings over it excepted: for what a program left that is gone. Its next
+	// start declares it again. What Owner does not declare is no error.
+	Undeclare []SettingName
 	// Pause and Resume name schedules that an operator stops, or lets go on. A
 	// pause is a fact beside the setting: no declaration, no operator's change
 	// and no clearing ends it, and it changes no revision; only a schedule that
-	// is gone takes its pause along. They come after Set and Clear, and are
+	// is gone takes its pause along. They come after Set, Clear and Undeclare, and are
 	// refused with ErrConflict when there is no such schedule then.
 	Pause, Resume []string
 }

@@ -56,6 +56,9 @@ var settingRules = []rule{
 			err := f.b.Configure(f.ctx, broker.NewCall(), name, broker.Change{Set: []broker.Setting{weight("x", 1)}})
 			f.wantErr("queue "+name, err, broker.ErrInvalid)
 		}
+		f.wantErr("set and cleared", f.change(broker.Change{
+			Set: []broker.Setting{weight("old", 3)}, Clear: []broker.SettingName{{Kind: broker.WeightSetting, Name: "old"}},
+		}), broker.ErrInvalid)
 		f.wantErr("a declaration without an owner", f.change(broker.Change{Declare: true, Set: []broker.Setting{weight("x", 1)}}), broker.ErrInvalid)
 	}},
 	{"an operator's setting is in force until it is cleared", func(f *fixture) {
@@ -106,6 +109,28 @@ var settingRules = []rule{
 		f.wantSettings("nothing of one owner", weight("c", 3), weight("d", 4))
 		f.declare("r")
 		f.wantSettings("nothing of an owner that had nothing", weight("c", 3), weight("d", 4))
+	}},
+	{"what an owner declares can be removed by name, and comes back with its next declaration", func(f *fixture) {
+		undeclare := func(owner string, of ...broker.Setting) error {
+			c := broker.Change{Owner: owner}
+			for i := range of {
+				c.Undeclare = append(c.Undeclare, nameOf(&of[i]))
+			}
+			return f.change(c)
+		}
+		f.declare("p", weight("x", 2), weight("y", 3), weight("z", 4))
+		f.set(weight("y", 9))
+		f.must("of another owner", undeclare("q", weight("x", 0), weight("none", 0)))
+		f.wantSettings("of another owner", weight("x", 2), weight("y", 9), weight("z", 4))
+		f.must("undeclare", undeclare("p", weight("x", 0), weight("y", 0)))
+		f.wantSettings("what an operator set stays", weight("y", 9), weight("z", 4))
+		f.clear(weight("y", 0))
+		f.wantSettings("nothing is below it", weight("z", 4))
+		f.declare("p", weight("x", 2), weight("z", 4))
+		f.wantSettings("declared again", weight("x", 2), weight("z", 4))
+		f.wantErr("of nobody", undeclare("", weight("x", 0)), broker.ErrInvalid)
+		f.wantErr("in a declaration", f.change(broker.Change{Declare: true, Owner: "p", Undeclare: []broker.SettingName{{Kind: broker.WeightSetting, Name: "x"}}}), broker.ErrInvalid)
+		f.wantSettings("refused", weight("x", 2), weight("z", 4))
 	}},
 	{"versions of a program deployed over each other end with the last one's settings", func(f *fixture) {
 		old := []broker.Setting{running("slots", broker.PerQueue, 2), weight("x", 2)}

@@ -59,6 +59,9 @@ func (s configureStep) String() string {
 	if len(s.change.Pause)+len(s.change.Resume) > 0 {
 		text += fmt.Sprintf(" pause %v, resume %v", s.change.Pause, s.change.Resume)
 	}
+	if len(s.change.Undeclare) > 0 {
+		text += fmt.Sprintf(" undeclare %v of %s", s.change.Undeclare, s.change.Owner)
+	}
 	if len(s.change.Clear) > 0 {
 		text += fmt.Sprintf(" clear %v", s.change.Clear)
 	}

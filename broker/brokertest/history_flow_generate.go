@@ -60,12 +60,18 @@ func (g *generator) configure() step {
 		}
 	}
 	if g.IntN(3) == 0 {
+		c := g.setting(0)
+		if name := nameOf(&c); !named(s.change.Set, name) {
+			s.change.Undeclare, s.change.Owner = append(s.change.Undeclare, name), pick(g, "p", "q")
+		}
+	}
+	if g.IntN(3) == 0 {
 		s.change.Pause = pick(g, []string{"s"}, []string{"s"}, []string{"s", "s2"}, nil)
 		if g.IntN(3) == 0 {
 			s.change.Pause, s.change.Resume = s.change.Resume, s.change.Pause
 		}
 		if g.IntN(3) > 0 { // of what is there then
-			s.change.Clear = nil
+			s.change.Clear, s.change.Undeclare = nil, nil
 			s.change.Set = append(s.change.Set[:0:0], g.schedule(0))
 			s.change.Set[0].Name = "s"
 		}

@@ -88,8 +88,11 @@ func checkChange(queue string, c broker.Change) error {
 	if err := broker.ValidName(queue); err != nil {
 		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
 	}
-	if c.Declare && (c.Owner == "" || len(c.Clear)+len(c.Pause)+len(c.Resume) > 0) {
+	if c.Declare && (c.Owner == "" || len(c.Clear)+len(c.Undeclare)+len(c.Pause)+len(c.Resume) > 0) {
 		return fmt.Errorf("%w: a declaration without an owner, or with more than settings", broker.ErrInvalid)
+	}
+	if len(c.Undeclare) > 0 && c.Owner == "" {
+		return fmt.Errorf("%w: nobody's declaration", broker.ErrInvalid)
 	}
 	for _, name := range c.Pause {
 		if slices.Contains(c.Resume, name) {
@@ -99,6 +102,9 @@ func checkChange(queue string, c broker.Change) error {
 	for i := range c.Set {
 		if err := c.Set[i].Validate(); err != nil {
 			return err
+		}
+		if slices.Contains(c.Clear, nameOf(&c.Set[i])) {
+			return fmt.Errorf("%w: %s %q is set and cleared", broker.ErrInvalid, c.Set[i].Kind, c.Set[i].Name)
 		}
 	}
 	return nil
@@ -145,11 +151,6 @@ func (f *flow) change(c broker.Change) {
 			f.put(name, l)
 		}
 	}
-	for _, name := range c.Clear {
-		l := f.settings[name]
-		l.operator = nil
-		f.put(name, l)
-	}
 	for i := range c.Set {
 		set, l := cloneSetting(&c.Set[i]), f.settings[nameOf(&c.Set[i])]
 		if c.Declare {
@@ -159,6 +160,17 @@ func (f *flow) change(c broker.Change) {
 			l.operator = f.revise(l.operator, set)
 		}
 		f.put(nameOf(set), l)
+	}
+	for _, name := range c.Clear {
+		l := f.settings[name]
+		l.operator = nil
+		f.put(name, l)
+	}
+	for _, name := range c.Undeclare {
+		if l := f.settings[name]; l.declared != nil && l.declared.Owner == c.Owner {
+			l.declared = nil
+			f.put(name, l)
+		}
 	}
 }
 

@@ -98,11 +98,13 @@ func checkChange(queue string, c *broker.Change) error {
 	if err := broker.ValidName(queue); err != nil {
 		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
 	}
-	if c.Declare {
+	if c.Declare || len(c.Undeclare) > 0 {
 		if err := broker.ValidName(c.Owner); err != nil {
 			return fmt.Errorf("%w: owner %w", broker.ErrInvalid, err)
 		}
-		if len(c.Clear) > 0 {
+	}
+	if c.Declare {
+		if len(c.Clear)+len(c.Undeclare) > 0 {
 			return fmt.Errorf("%w: a declaration clears by leaving out", broker.ErrInvalid)
 		}
 		if len(c.Pause)+len(c.Resume) > 0 {
@@ -123,6 +125,9 @@ func checkChange(queue string, c *broker.Change) error {
 		name := settingName{t.Kind, t.Name}
 		if seen[name] {
 			return fmt.Errorf("%w: %s %q is set twice", broker.ErrInvalid, t.Kind, t.Name)
+		}
+		if slices.Contains(c.Clear, broker.SettingName{Kind: t.Kind, Name: t.Name}) {
+			return fmt.Errorf("%w: %s %q is both set and cleared", broker.ErrInvalid, t.Kind, t.Name)
 		}
 		seen[name] = true
 	}
@@ -180,6 +185,12 @@ func (q *queue) edits(l layer, c *broker.Change) (edits []edit) {
 		name := settingName{n.Kind, n.Name}
 		if old := q.settings[name]; old != nil && old.operator != nil {
 			edits = append(edits, edit{name: name, layer: operatorLayer})
+		}
+	}
+	for _, n := range c.Undeclare {
+		name := settingName{n.Kind, n.Name}
+		if old := q.settings[name]; old != nil && old.declared != nil && old.declared.Owner == c.Owner {
+			edits = append(edits, edit{name: name, layer: declaredLayer})
 		}
 	}
 	return edits

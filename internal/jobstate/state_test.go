@@ -139,9 +139,16 @@ func (h *history) configure(queue string) {
 	if c.Declare {
 		c.Owner = "app"
 	} else {
-		c.Clear = []broker.SettingName{{Kind: broker.LimitSetting, Name: "run"}, {Kind: broker.CapacitySetting}}
+		for _, n := range []broker.SettingName{{Kind: broker.LimitSetting, Name: "run"}, {Kind: broker.CapacitySetting}} {
+			if !slices.ContainsFunc(c.Set, func(t broker.Setting) bool { return t.Kind == n.Kind && t.Name == n.Name }) {
+				c.Clear = append(c.Clear, n)
+			}
+		}
+		if r.IntN(3) == 0 {
+			c.Owner, c.Undeclare = "app", []broker.SettingName{{Kind: broker.WeightSetting, Name: "a"}, {Kind: broker.ScheduleSetting, Name: "s"}}
+		}
 		pick := []*[]string{&c.Pause, &c.Resume}[r.IntN(2)]
-		if h.s.schedule(queue, "s") != nil {
+		if h.s.schedule(queue, "s") != nil && c.Undeclare == nil {
 			*pick = []string{"s"}
 		}
 	}
