@@ -22,6 +22,8 @@ const maxUnsettled = 2048
 // through channels that hold one token.
 type run struct {
 	*Worker
+	id       broker.ID
+	started  time.Time
 	self     broker.Worker // the registration
 	handlers map[string]*taskHandler
 	tasks    [][]string // of the claims, by MaxClaimTasks; one nil means any
@@ -53,7 +55,7 @@ type run struct {
 
 func newRun(ctx context.Context, w *Worker, handlers map[string]*taskHandler) *run {
 	r := &run{
-		Worker: w, handlers: handlers, queues: newQueueChoice(w.cfg.Queues),
+		Worker: w, id: broker.NewID(), started: time.Now(), handlers: handlers, queues: newQueueChoice(w.cfg.Queues),
 		life: ctx, base: context.WithoutCancel(ctx), faults: faultLog{log: w.log},
 		jobs: make(chan *work, w.cfg.Concurrency),
 		poke: make(chan struct{}, 1), ready: make(chan struct{}, 1), beat: make(chan struct{}, 1),
@@ -198,8 +200,8 @@ func (r *run) register() broker.Worker {
 		host = "" // a registration without a host says less, no more
 	}
 	self := broker.Worker{
-		ID: broker.NewID().String(), Name: r.cfg.Name, Host: host, PID: os.Getpid(), Queues: r.queues.names,
-		Concurrency: r.cfg.Concurrency, StartedAt: time.Now(),
+		ID: r.id.String(), Name: r.cfg.Name, Host: host, PID: os.Getpid(), Queues: r.queues.names,
+		Concurrency: r.cfg.Concurrency, StartedAt: r.started,
 	}
 	if r.handlers[""] == nil {
 		self.Tasks = slices.Sorted(maps.Keys(r.handlers))

@@ -61,8 +61,8 @@ type Broker interface {
 
 	// Configure changes the settings of one queue, all or none. Errors:
 	// ErrInvalid for a setting that can never be right; ErrConflict when a
-	// Revision given is not the current one, or a schedule to be paused or
-	// resumed is not there.
+	// Revision given is not the current one, a schedule to be paused or resumed
+	// is not there, or a later start of the owner has declared.
 	Configure(ctx context.Context, c Call, queue string, change Change) error
 
 	// Tick moves a schedule's cursor from t.Due to t.Next and enqueues t.Jobs

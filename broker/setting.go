@@ -134,6 +134,15 @@ type Change struct {
 	// unchanged schedule keeps its cursor.
 	Declare bool
 	Owner   string // who declares, or of whom Undeclare is
+	// Start names the start of the program that declares, and Age is how long
+	// ago that was, 0 to MaxDelay. The last start wins: once one of an owner has
+	// declared for the queue, ErrConflict refuses an older one that comes late,
+	// whatever it declares. The same start may declare again. A zero Start is
+	// one of its own. (How long ago, since it is the broker's clock that decides
+	// which of two starts is the later one.) A start that left nothing declared
+	// is remembered for StartKept.
+	Start ID
+	Age   time.Duration
 	// Set adds or replaces settings: an operator's when Declare is not set.
 	Set []Setting
 	// Clear removes an operator's settings, so that what is declared holds
@@ -151,6 +160,9 @@ type Change struct {
 	// refused with ErrConflict when there is no such schedule then.
 	Pause, Resume []string
 }
+
+// StartKept is how long the start of an owner who declares nothing is known.
+const StartKept = 7 * 24 * time.Hour
 
 // SettingName is the identity of a setting within its queue.
 type SettingName struct {

@@ -170,6 +170,12 @@ var flowBreakages = []breakage{
 		right := r.change
 		r.change = func(f *flow, c broker.Change) { c.Clear = nil; right(f, c) }
 	}, []string{"settings", "limits"}, true},
+	{"the last declaration wins, however old its start", func(r *rules) { r.late = func(_, _ start) bool { return false } }, []string{"settings"}, true},
+	{"a start declares once", func(r *rules) {
+		r.late = func(last, began start) bool {
+			return began.at.Before(last.at) || began.id == last.id && !began.id.IsZero()
+		}
+	}, []string{"settings"}, true},
 	{"a declaration ends a pause", func(r *rules) {
 		right := r.change
 		r.change = func(f *flow, c broker.Change) {

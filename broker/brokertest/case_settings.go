@@ -142,6 +142,36 @@ var settingRules = []rule{
 			f.wantSettings("forward", next...)
 		}
 	}},
+	{"the last start of an owner wins, however late an older one declares", func(f *fixture) {
+		started := func(owner string, id byte, age time.Duration, settings ...broker.Setting) error {
+			return f.change(broker.Change{Declare: true, Owner: owner, Start: broker.ID{id}, Age: age, Set: settings})
+		}
+		const long = 1000 * time.Hour // so that the time that the case takes decides nothing
+		f.must("the second start", started("p", 2, long, weight("x", 2)))
+		f.wantErr("the first, late", started("p", 1, 2*long, weight("x", 1), weight("y", 1)), broker.ErrConflict)
+		f.wantErr("with nothing", started("p", 1, 2*long), broker.ErrConflict)
+		f.wantSettings("refused", weight("x", 2))
+		f.must("of another owner", started("q", 1, 2*long, weight("y", 1)))
+		f.must("the second again, which looks older", started("p", 2, 3*long, weight("x", 3)))
+		f.must("the second again", started("p", 2, long))
+		f.wantErr("the first, when there is nothing", started("p", 1, 2*long, weight("x", 1)), broker.ErrConflict)
+		f.wantSettings("nothing of one owner", weight("y", 1))
+		f.set(weight("x", 9))
+		f.must("the third", started("p", 3, long/2, weight("x", 4)))
+		f.wantErr("the second is the former one now", started("p", 2, long, weight("x", 2)), broker.ErrConflict)
+		f.declare("p", weight("x", 5))
+		f.wantErr("the third after one that has no name", started("p", 3, long/2, weight("x", 4)), broker.ErrConflict)
+		f.clear(weight("x", 0))
+		f.wantSettings("in the end", weight("x", 5), weight("y", 1))
+		f.wantErr("a start to come", started("p", 4, -1), broker.ErrInvalid)
+		f.wantErr("a start of long ago", started("p", 4, broker.MaxDelay+1), broker.ErrInvalid)
+		if !f.h.Reopen {
+			return
+		}
+		f.must("close", f.b.Close())
+		f.b = f.open()
+		f.wantErr("the third, after a restart", started("p", 3, long/2, weight("x", 4)), broker.ErrConflict)
+	}},
 	{"the last declaration of a name wins, and it belongs to its owner", func(f *fixture) {
 		f.declare("p", weight("x", 2), weight("y", 2))
 		f.declare("q", weight("x", 3))

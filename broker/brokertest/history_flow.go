@@ -51,7 +51,7 @@ type configureStep struct {
 func (s configureStep) String() string {
 	text := fmt.Sprintf("client %d: configure %s:", s.client, s.queue)
 	if s.change.Declare {
-		text += fmt.Sprintf(" %s declares", s.change.Owner)
+		text += fmt.Sprintf(" %s, started as %d %v ago, declares", s.change.Owner, s.change.Start[0], s.change.Age)
 	}
 	for i := range s.change.Set {
 		text += " " + settingText(&s.change.Set[i])

@@ -50,6 +50,9 @@ func (g *generator) configure() step {
 		odd := g.IntN(2)
 		s.change.Declare, s.change.Owner = true, []string{"p", "q"}[odd]
 		s.change.Set = g.someSettings(g.IntN(6), odd)
+		if g.IntN(3) > 0 {
+			s.change.Start, s.change.Age = pick(g, broker.ID{1}, broker.ID{1}, broker.ID{2}), pick(g, 0, historyUnit, 3*historyUnit, 90*historyUnit)
+		}
 		return s
 	}
 	s.change.Set = g.someSettings(g.IntN(4), 0)

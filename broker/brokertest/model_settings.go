@@ -19,11 +19,18 @@ import (
 type flow struct {
 	revision uint64 // the last that was given
 	settings map[broker.SettingName]layers
+	starts   map[string]start        // the last of each owner
 	cursors  map[string]time.Time    // of the schedules, by name; zero for none
 	rates    map[bucketName]*big.Rat // when the last claim's interval ends
 	rated    map[bucketName]*big.Rat // when each was last claimed
 	turns    map[int32]*turn         // by priority
 	high     int64                   // the most jobs that it ever held
+}
+
+// start is that of a program that declared.
+type start struct {
+	id broker.ID
+	at time.Time
 }
 
 // layers are the settings of one kind and name: the operator's is in force
@@ -44,7 +51,7 @@ func (l layers) inForce() *broker.Setting {
 func (s *store) flow(queue string) *flow {
 	if s.flows[queue] == nil {
 		s.flows[queue] = &flow{
-			settings: map[broker.SettingName]layers{}, cursors: map[string]time.Time{},
+			settings: map[broker.SettingName]layers{}, starts: map[string]start{}, cursors: map[string]time.Time{},
 			rates: map[bucketName]*big.Rat{}, rated: map[bucketName]*big.Rat{}, turns: map[int32]*turn{},
 		}
 	}
@@ -70,6 +77,10 @@ func (m *Model) Configure(ctx context.Context, _ broker.Call, queue string, c br
 	if err := next.checkRevisions(c.Set); err != nil {
 		return err
 	}
+	began := start{c.Start, m.s.now().Add(-c.Age)}
+	if c.Declare && m.s.rules.late(now.starts[c.Owner], began) {
+		return fmt.Errorf("%w: %s was started again since", broker.ErrConflict, c.Owner)
+	}
 	m.s.rules.change(next, c)
 	if err := next.checkLimits(); err != nil {
 		return err
@@ -80,8 +91,16 @@ func (m *Model) Configure(ctx context.Context, _ broker.Call, queue string, c br
 	m.s.rules.resetCursors(now, next.settings)
 	now.forgetRates(next.settings)
 	now.revision, now.settings = next.revision, next.settings
+	if c.Declare {
+		now.starts[c.Owner] = began
+	}
 	m.s.wake()
 	return nil
+}
+
+// late reports whether a start is older than the last one that declared.
+func late(last, began start) bool {
+	return began.at.Before(last.at) && (began.id.IsZero() || began.id != last.id)
 }
 
 func checkChange(queue string, c broker.Change) error {
@@ -90,6 +109,9 @@ func checkChange(queue string, c broker.Change) error {
 	}
 	if c.Declare && (c.Owner == "" || len(c.Clear)+len(c.Undeclare)+len(c.Pause)+len(c.Resume) > 0) {
 		return fmt.Errorf("%w: a declaration without an owner, or with more than settings", broker.ErrInvalid)
+	}
+	if c.Declare && (c.Age < 0 || c.Age > broker.MaxDelay) {
+		return fmt.Errorf("%w: an age of %v", broker.ErrInvalid, c.Age)
 	}
 	if len(c.Undeclare) > 0 && c.Owner == "" {
 		return fmt.Errorf("%w: nobody's declaration", broker.ErrInvalid)

@@ -37,6 +37,7 @@ type flowRules struct {
 	repeat       func(s *store, queue string, k *keyRecord, n *broker.NewJob)
 	change       func(f *flow, c broker.Change)
 	wins         func(s *store, t broker.Tick, now time.Time) bool
+	late         func(last, began start) bool
 	resetCursors func(f *flow, next map[broker.SettingName]layers)
 }
 
@@ -60,6 +61,7 @@ func rightFlowRules() flowRules {
 		change:   (*flow).change,
 		wins:     (*store).wins,
 
+		late:         late,
 		resetCursors: (*flow).resetCursors,
 	}
 }

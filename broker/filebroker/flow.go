@@ -22,7 +22,11 @@ func (b *handle) Configure(ctx context.Context, _ broker.Call, queue string, cha
 		}
 	}
 	o := &op{size: size, class: journal.Settle}
-	o.decide = func(jobstate.Now) { o.err = b.s.Configure(&b.w, queue, &change) }
+	asked := b.sys.Monotonic()
+	o.decide = func(jobstate.Now) {
+		change.Age += b.sys.Monotonic() - asked
+		o.err = b.s.Configure(&b.w, queue, &change)
+	}
 	return b.do(ctx, o)
 }
 

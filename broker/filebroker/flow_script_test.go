@@ -57,7 +57,7 @@ func everyFlow(s *scene, a, b *twin, n int) {
 // everySetting declares and sets settings, clears one, and moves a schedule.
 func everySetting(s *scene, a, b *twin, queue string, n int) {
 	hourly := broker.Schedule{Spec: "@hourly", Zone: "UTC", Missed: "all", Cap: 3, Job: broker.NewJob{Task: "tick", Headers: map[string]string{"a": "b"}}}
-	a.configure(queue, broker.Change{Declare: true, Owner: "program", Set: []broker.Setting{
+	a.configure(queue, broker.Change{Declare: true, Owner: "program", Start: broker.ID{byte(n), 1}, Set: []broker.Setting{
 		{Kind: broker.LimitSetting, Name: "rate", Limit: &broker.Limit{Tasks: []string{"t"}, Count: 3, Every: hour}},
 		{Kind: broker.LimitSetting, Name: "running", Limit: &broker.Limit{Tasks: []string{"u"}, Per: broker.PerGroup, Running: 1}},
 		{Kind: broker.WeightSetting, Name: "x", Weight: 3},

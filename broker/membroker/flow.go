@@ -10,10 +10,12 @@ import (
 
 // Configure implements broker.Broker.
 func (b *Broker) Configure(ctx context.Context, _ broker.Call, queue string, change broker.Change) (err error) {
+	asked := time.Now()
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
 	defer b.mu.Unlock()
+	change.Age += time.Since(asked)
 	b.commit(func(jobstate.Now) { err = b.s.Configure(&b.w, queue, &change) })
 	return err
 }

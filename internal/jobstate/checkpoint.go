@@ -23,7 +23,8 @@ import (
 //	workers  uint32 n × (id, name, host, pid, member+1, queues, tasks, concurrency, startedAt)
 //
 // The number of bytes and their checksum are the concern of who stores them.
-// Version 1, of before the first release, had no pauses of schedules.
+// Version 1, of before the first release, had no pauses of schedules and
+// no starts.
 const checkpointVersion = 2
 
 const entryBytes = 16 + 16 + 8*4 + 5*8 + 8 + 5*4 + 4 + 4 + 8

@@ -16,6 +16,7 @@ import (
 //
 //	int64 high; uint64 revision
 //	settings uint32 n × (kind, name, int64 due, uint8 paused, declared, operator)   as JSON, "" for none
+//	starts   uint32 n × (owner, id, int64 at)
 //	turns    uint32 n × (int32 priority, int64 at, uint32 n × (tenant, int64 service))
 //	rates    uint32 n × (limit, value, int64 at, int64 debt, uint32 part)
 //	groups   uint32 n × (value, id of the holder)
@@ -33,6 +34,7 @@ func (s *State) encodeFlow(e *encoder, q *queue) {
 		e.setting(t.declared)
 		e.setting(t.operator)
 	}
+	q.encodeStarts(e)
 	q.encodeTurns(e)
 	s.encodeRates(e, q)
 	held := slices.Sorted(maps.Keys(q.groups))
@@ -123,6 +125,7 @@ func (s *State) decodeFlow(d *decoder, q *queue) {
 		}
 		q.settings[name] = t
 	}
+	q.decodeStarts(d)
 	for n := d.u32(); n > 0 && d.err == nil; n-- {
 		t := q.turnOf(int32(d.u32()))
 		t.Now = fair.Time(d.u64())

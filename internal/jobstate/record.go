@@ -29,6 +29,7 @@ const (
 	recTick
 	recReplace
 	recStop
+	recStart
 )
 
 // Salvage is Apply for a repair: records that do not fit, because others before
@@ -117,6 +118,8 @@ func (s *State) applyRecord(t recordType, r *reader) error {
 		return s.readReplace(r)
 	case recStop:
 		return s.readStop(r)
+	case recStart:
+		return s.readStart(r)
 	}
 	r.bad(fmt.Sprintf("type %d is unknown", t))
 	return r.err

@@ -72,6 +72,12 @@ func (s *State) Configure(w *Writer, queue string, c *broker.Change) error {
 			return fmt.Errorf("%w: %s %q is at revision %d, not %d", broker.ErrConflict, t.Kind, t.Name, is, t.Revision)
 		}
 	}
+	began := w.base - int64(c.Age)
+	if c.Declare {
+		if last, known := q.starts[c.Owner]; known && began < last.at && (c.Start.IsZero() || c.Start != last.id) {
+			return fmt.Errorf("%w: a later start of %s has declared the settings of queue %s", broker.ErrConflict, c.Owner, queue)
+		}
+	}
 	edits := q.edits(l, c)
 	after := q.edited(edits)
 	if err := checkRules(after); err != nil {
@@ -84,6 +90,9 @@ func (s *State) Configure(w *Writer, queue string, c *broker.Change) error {
 	}
 	for _, e := range edits {
 		s.edit(w, queue, e)
+	}
+	if c.Declare {
+		s.begin(w, queue, c.Owner, start{c.Start, began})
 	}
 	for _, name := range c.Pause {
 		s.stop(w, queue, name, true)
@@ -104,6 +113,9 @@ func checkChange(queue string, c *broker.Change) error {
 		}
 	}
 	if c.Declare {
+		if c.Age < 0 || c.Age > broker.MaxDelay {
+			return fmt.Errorf("%w: a start %v ago, allowed are 0 to %v", broker.ErrInvalid, c.Age, broker.MaxDelay)
+		}
 		if len(c.Clear)+len(c.Undeclare) > 0 {
 			return fmt.Errorf("%w: a declaration clears by leaving out", broker.ErrInvalid)
 		}

@@ -72,8 +72,9 @@ type queue struct {
 	swept  int // keys there were after the last sweep
 
 	settings map[settingName]*setting
-	revision uint64 // of the last change of a setting
-	rev      uint64 // rises whenever limits change: lanes bind anew
+	starts   map[string]start // by owner
+	revision uint64           // of the last change of a setting
+	rev      uint64           // rises whenever limits change: lanes bind anew
 	rules    map[string]*rule
 	weights  map[string]int
 	ageing   time.Duration
@@ -153,7 +154,7 @@ func (s *State) makeQueue(name string) *queue {
 func newQueue(name string) *queue {
 	return &queue{
 		name: name, jobs: map[broker.ID]*job{}, tasks: map[string]*task{}, keys: map[keyName]*heldKey{},
-		settings: map[settingName]*setting{}, rev: 1, rules: map[string]*rule{}, weights: map[string]int{},
+		settings: map[settingName]*setting{}, starts: map[string]start{}, rev: 1, rules: map[string]*rule{}, weights: map[string]int{},
 		turns: map[int32]*turn{}, groups: map[string]*group{}, loads: map[string]*load{},
 	}
 }
