@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// scheduleMax is the longest that a scheduler sleeps, so that it sees what
-	// others add and change; up to a sixth less.
+	// scheduleMax is the longest that a scheduler sleeps, up to a sixth less:
+	// the store tells it of changes, but that is only a hint.
 	scheduleMax = 30 * time.Second
 	// declarePatience is how long one attempt to declare may take.
 	declarePatience = 10 * time.Second
@@ -36,6 +36,7 @@ func (r *run) flowLoop(ctx context.Context, own declaration, ready chan<- struct
 		}
 		wait := scheduleMax
 		if !r.cfg.NoScheduler {
+			s.listen(ctx)
 			var ok bool
 			wait, ok = s.pass(ctx)
 			failed = failed || !ok
@@ -51,9 +52,50 @@ func (r *run) flowLoop(ctx context.Context, own declaration, ready chan<- struct
 		default:
 			pause.reset()
 		}
-		if !sleep(ctx, wait) {
+		if !s.rest(ctx, wait) {
 			return
 		}
+	}
+}
+
+// listen makes the scheduler hear of changes of settings that come after it, and
+// forgets those that came before.
+func (s *scheduler) listen(ctx context.Context) {
+	if s.changes == nil {
+		events, err := s.client.Watch(ctx, Filter{Settings: true})
+		if err != nil { // without them it looks less often, and tries again
+			return
+		}
+		s.changes = events
+	}
+	for {
+		select {
+		case _, open := <-s.changes:
+			if open {
+				continue
+			}
+			s.changes = nil
+		default:
+		}
+		return
+	}
+}
+
+// rest waits for d, or until settings change, and reports whether to go on.
+func (s *scheduler) rest(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case _, open := <-s.changes:
+		if open {
+			return true
+		}
+		s.changes = nil
+		return sleep(ctx, min(d, faultMin))
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -71,7 +113,8 @@ func (r *run) tryDeclare(ctx context.Context, own declaration) bool {
 // store: the broker lets one win each tick.
 type scheduler struct {
 	*run
-	plans map[planKey]planned // of the schedules of the last pass
+	plans   map[planKey]planned // of the schedules of the last pass
+	changes <-chan broker.Event // of settings; nil when there are none to be had
 }
 
 // planKey is what a plan is made from.

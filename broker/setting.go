@@ -166,8 +166,8 @@ const StartKept = 7 * 24 * time.Hour
 
 // SettingName is the identity of a setting within its queue.
 type SettingName struct {
-	Kind SettingKind
-	Name string
+	Kind SettingKind `json:"kind"`
+	Name string      `json:"name"`
 }
 
 // Tick moves a schedule's cursor and enqueues the jobs of the instants that it

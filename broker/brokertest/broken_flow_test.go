@@ -176,6 +176,20 @@ var flowBreakages = []breakage{
 			return began.at.Before(last.at) || began.id == last.id && !began.id.IsZero()
 		}
 	}, []string{"settings"}, true},
+	{"nobody is told of settings", func(r *rules) {
+		r.told = func(*store, string, map[broker.SettingName]layers, map[broker.SettingName]layers) {}
+	}, []string{"watch"}, false},
+	{"a pause is told to nobody", func(r *rules) {
+		right := r.told
+		r.told = func(s *store, queue string, before, now map[broker.SettingName]layers) {
+			now = maps.Clone(now)
+			for name, l := range now {
+				l.paused = before[name].paused
+				now[name] = l
+			}
+			right(s, queue, before, now)
+		}
+	}, []string{"watch"}, false},
 	{"a declaration ends a pause", func(r *rules) {
 		right := r.change
 		r.change = func(f *flow, c broker.Change) {

@@ -47,6 +47,16 @@ func (l layers) inForce() *broker.Setting {
 	return l.declared
 }
 
+// revisions are those of the declared and of the operator's, 0 for none.
+func (l layers) revisions() (all [2]uint64) {
+	for i, t := range []*broker.Setting{l.declared, l.operator} {
+		if t != nil {
+			all[i] = t.Revision
+		}
+	}
+	return all
+}
+
 // flow returns the flow of a queue, a new one when there is none.
 func (s *store) flow(queue string) *flow {
 	if s.flows[queue] == nil {
@@ -90,6 +100,7 @@ func (m *Model) Configure(ctx context.Context, _ broker.Call, queue string, c br
 	}
 	m.s.rules.resetCursors(now, next.settings)
 	now.forgetRates(next.settings)
+	m.s.rules.told(m.s, queue, now.settings, next.settings)
 	now.revision, now.settings = next.revision, next.settings
 	if c.Declare {
 		now.starts[c.Owner] = began

@@ -38,6 +38,7 @@ type flowRules struct {
 	change       func(f *flow, c broker.Change)
 	wins         func(s *store, t broker.Tick, now time.Time) bool
 	late         func(last, began start) bool
+	told         func(s *store, queue string, before, now map[broker.SettingName]layers)
 	resetCursors func(f *flow, next map[broker.SettingName]layers)
 }
 
@@ -62,6 +63,7 @@ func rightFlowRules() flowRules {
 		wins:     (*store).wins,
 
 		late:         late,
+		told:         (*store).noteSettings,
 		resetCursors: (*flow).resetCursors,
 	}
 }

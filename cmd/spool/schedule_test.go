@@ -166,6 +166,26 @@ func TestADeclaredScheduleIsPausedByHand(t *testing.T) {
 	}
 }
 
+// TestARunningWorkerTakesUpAScheduleAtOnce: of another process, and sees its
+// pause, too. Without notice it would look after 25 s or more.
+func TestARunningWorkerTakesUpAScheduleAtOnce(t *testing.T) {
+	s := newTool(t)
+	s.enqueue("beat")
+	s.start(s.process("work", "--exec=true", "--quiet"))
+	acked := func() int64 {
+		counts := object[statsView](t, s.ok("stats", "--json")).Counts
+		return counts[0].Totals.Acked
+	}
+	await(t, "the worker", func() bool { return acked() == 1 })
+	start := time.Now()
+	s.ok("schedule", "add", "beat", "@every 100ms", "--task=beat")
+	await(t, "a run of the job of a schedule", func() bool { return acked() > 1 })
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("the schedule was taken up after %v", took)
+	}
+	s.ok("schedule", "pause", "beat")
+}
+
 // TestAWorkerServesSchedules: what was added by hand is enqueued and run.
 func TestAWorkerServesSchedules(t *testing.T) {
 	s := newTool(t)

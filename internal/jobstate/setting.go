@@ -285,7 +285,7 @@ func (s *State) edit(w *Writer, queue string, e edit) {
 	if e.set != nil {
 		e.set = cloneSetting(e.set) // the caller keeps his
 	}
-	s.applySet(queue, e)
+	s.applySet(queue, e, w.base)
 }
 
 // cloneSetting copies a setting whole, as it is stored.
@@ -322,12 +322,12 @@ func (s *State) readSet(r *reader) error {
 		r.bad("layer of a setting")
 	}
 	if r.err == nil {
-		s.applySet(queue, e)
+		s.applySet(queue, e, r.base)
 	}
 	return r.err
 }
 
-func (s *State) applySet(queue string, e edit) {
+func (s *State) applySet(queue string, e edit, at int64) {
 	q := s.queues[queue]
 	if q == nil {
 		q = s.makeQueue(queue)
@@ -351,6 +351,14 @@ func (s *State) applySet(queue string, e edit) {
 		t.due = 0
 	}
 	s.govern(q, e.name.kind)
+	s.tellSetting(queue, e.name, at)
+}
+
+// tellSetting reports a change of a setting.
+func (s *State) tellSetting(queue string, name settingName, at int64) {
+	if s.changed != nil {
+		s.changed(Change{Queue: queue, Setting: &broker.SettingName{Kind: name.kind, Name: name.name}, At: at})
+	}
 }
 
 // sameInstants reports whether two schedules fire at the same instants.

@@ -53,6 +53,8 @@ type Change struct {
 	State               broker.State
 	Reason              string
 	At                  int64
+	// Setting says that no job changed, but this setting of the queue.
+	Setting *broker.SettingName
 	// Asked says that the job stays leased, but is to be cancelled.
 	Asked bool
 	// Hint says that no job changed, but one of the task may be claimable now.

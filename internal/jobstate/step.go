@@ -110,6 +110,9 @@ func CheckCommand(cmd *broker.Command) error {
 	if cmd.Kind < broker.CancelJobs || cmd.Kind > broker.ResumeQueue {
 		return fmt.Errorf("%w: command %d is unknown", broker.ErrInvalid, cmd.Kind)
 	}
+	if cmd.Filter.Settings {
+		return fmt.Errorf("%w: a filter of settings is for watching them", broker.ErrInvalid)
+	}
 	if cmd.Limit < 0 {
 		return fmt.Errorf("%w: limit %d is negative", broker.ErrInvalid, cmd.Limit)
 	}
@@ -199,6 +202,8 @@ func CheckList(f *broker.Filter, n int) error {
 	switch {
 	case len(f.States) != 1 || f.States[0] < broker.Scheduled || f.States[0] > broker.Cancelled:
 		return fmt.Errorf("%w: a list is of exactly one state, not %d", broker.ErrInvalid, len(f.States))
+	case f.Settings:
+		return fmt.Errorf("%w: a filter of settings is for watching them", broker.ErrInvalid)
 	case f.Queue == "":
 		return fmt.Errorf("%w: a list is of one queue, and none is named", broker.ErrInvalid)
 	case n < 1 || n > broker.MaxPageJobs:

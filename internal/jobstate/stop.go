@@ -14,7 +14,7 @@ func (s *State) stop(w *Writer, queue, name string, on bool) {
 	w.str(name)
 	w.byte(b2u(on))
 	w.end()
-	t.paused = on
+	s.applyStop(queue, name, t, on, w.base)
 }
 
 func (s *State) readStop(r *reader) error {
@@ -23,9 +23,14 @@ func (s *State) readStop(r *reader) error {
 		return r.err
 	}
 	if t := s.schedule(string(queue), string(name)); t != nil {
-		t.paused = on
+		s.applyStop(string(queue), string(name), t, on, r.base)
 	}
 	return nil
+}
+
+func (s *State) applyStop(queue, name string, t *setting, on bool, at int64) {
+	t.paused = on
+	s.tellSetting(queue, settingName{broker.ScheduleSetting, name}, at)
 }
 
 // schedule finds a schedule, nil when there is none.
