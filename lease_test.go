@@ -428,6 +428,39 @@ func TestProgressAndLinesAreSent(t *testing.T) {
 	})
 }
 
+// TestMoreNotesThanACallHoldsAreSentInSeveral: those of finished jobs before
+// their settlements, those of running ones with the beats.
+func TestMoreNotesThanACallHoldsAreSentInSeveral(t *testing.T) {
+	const jobs = 120 // of 100 KiB each
+	for name, runs := range map[string]time.Duration{"finished": 0, "running": 5 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var ids []spool.ID
+				for range jobs {
+					ids = append(ids, b.add(greet.With("x", spool.Retain(time.Hour))))
+				}
+				w := spool.NewWorker(b.Client, spool.WorkerConfig{Concurrency: jobs})
+				greet.Handle(w, func(ctx context.Context, _ string) error {
+					for range 100 {
+						spool.LeaseFrom(ctx).Log(strings.Repeat("l", 1<<10))
+					}
+					sleepCtx(ctx, runs)
+					return nil
+				})
+				b.start(w)
+				b.sleep(time.Minute)
+				want(b, "faults", b.log.count("op=extend"), 0)
+				for i, id := range ids {
+					if n := len(b.job(id).Log); n == 0 {
+						b.Errorf("job %d has lost its lines", i)
+					}
+				}
+				b.must(b.stopAll())
+			})
+		})
+	}
+}
+
 func TestNotesThatCannotBeSentAreKept(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.add(instant.With("x"))

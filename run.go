@@ -199,6 +199,7 @@ func (r *run) register() broker.Worker {
 	if err != nil {
 		host = "" // a registration without a host says less, no more
 	}
+	host = head(host, broker.MaxTagBytes)
 	self := broker.Worker{
 		ID: r.id.String(), Name: r.cfg.Name, Host: host, PID: os.Getpid(), Queues: r.queues.names,
 		Concurrency: r.cfg.Concurrency, StartedAt: r.started,

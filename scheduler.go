@@ -230,6 +230,9 @@ func (s *scheduler) batchOf(q *broker.QueueSetting) int {
 // interceptors. Jobs of a tick that another scheduler won are answered as
 // existing: they have the same ids.
 func (s *scheduler) tick(ctx context.Context, q *broker.QueueSetting, due, next time.Time, instants []time.Time) (won bool, err error) {
+	if next.After(broker.MaxTime) { // further than a store can tell
+		next = time.Time{}
+	}
 	called := false
 	move := func(ctx context.Context, _ string, jobs []broker.NewJob) ([]Enqueued, error) {
 		called = true

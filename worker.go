@@ -240,6 +240,9 @@ func (w *Worker) start() (map[string]*taskHandler, error) {
 	if len(w.handlers) == 0 {
 		return nil, fmt.Errorf("%w: the worker handles no task: call Handle first", ErrInvalid)
 	}
+	if n := len(w.handlers); n > broker.MaxWorkerNames {
+		return nil, fmt.Errorf("%w: the worker handles %d tasks, the limit is %d", ErrInvalid, n, broker.MaxWorkerNames)
+	}
 	w.running = true
 	handlers := maps.Clone(w.handlers)
 	for name, h := range handlers {

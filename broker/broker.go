@@ -42,13 +42,14 @@ type Broker interface {
 	// Extend is a worker's heartbeat: it registers the worker, pushes each
 	// lease's expiry to now + TTL, and says which leases are lost or to be
 	// cancelled. Answers are in the order of r.Leases. It never returns an
-	// error because of one lease.
+	// error because of one lease. Errors: see ExtendRequest.Validate.
 	Extend(ctx context.Context, r ExtendRequest) ([]Beat, error)
 
 	// Settle ends leases. Each settlement is judged alone; the call is one
 	// commit. The same settlement repeated with its token gives the same
 	// answer as long as the job is kept. When it returns nil, what the answers
-	// say is durable.
+	// say is durable. A call has at most Caps.MaxBatch settlements and follow-ups,
+	// and Caps.MaxBytes of them, error texts as they are cut: ErrTooLarge.
 	Settle(ctx context.Context, c Call, s []Settlement) ([]Settled, error)
 
 	// Await waits until at least one of the jobs is final, or wait is over,

@@ -46,7 +46,7 @@ const (
 type Command struct {
 	Kind   CommandKind
 	Filter Filter // Queue is required
-	Reason string // kept with cancelled jobs
+	Reason string // kept with cancelled jobs; at most MaxReasonBytes
 	Limit  int    // change at most this many in this step; 0 means 1000
 	Cursor string
 }

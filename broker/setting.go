@@ -60,7 +60,7 @@ const MaxWeight = 10_000
 // machine) starts with empty buckets. A handler that outlives its lease may
 // overlap with the next.
 type Limit struct {
-	Tasks []string `json:"tasks"` // that it binds; one at least
+	Tasks []string `json:"tasks"` // that it binds; one at least, MaxLimitTasks at most
 	Per   Scope    `json:"per,omitempty"`
 	// Rate: Count claims per Every, Burst at once (at least 1; 0 means Count).
 	Count int64         `json:"count,omitempty"`
@@ -113,7 +113,7 @@ type Schedule struct {
 	Zone   string        `json:"zone,omitempty"`   // IANA name; "" means UTC
 	DST    string        `json:"dst,omitempty"`    // "wall" (default) or "vixie"
 	Missed string        `json:"missed,omitempty"` // "latest" (default), "all", "skip"
-	Cap    int           `json:"cap,omitempty"`    // for "all": at most so many; 0 means 100
+	Cap    int           `json:"cap,omitempty"`    // at most so many of the missed, up to MaxMissed; 0 means 100
 	Grace  time.Duration `json:"grace,omitempty"`  // for "skip": how late is not missed; 0 means 1 minute
 	Job    NewJob        `json:"job"`              // without Delay, At and batch; ID is unused. Its strings are UTF-8
 
@@ -189,7 +189,7 @@ type QueueSetting struct {
 // ErrInvalid and names the field.
 func (s *Setting) Validate() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s %q: %s", ErrInvalid, s.Kind, s.Name, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%w: %.64s %.64q: %s", ErrInvalid, s.Kind, s.Name, fmt.Sprintf(format, args...))
 	}
 	switch s.Kind {
 	case LimitSetting:
@@ -253,6 +253,8 @@ func (l *Limit) validate(bad func(string, ...any) error) error {
 	switch {
 	case len(l.Tasks) == 0:
 		return bad("it binds no task")
+	case len(l.Tasks) > MaxLimitTasks:
+		return bad("it binds %d tasks, the limit is %d", len(l.Tasks), MaxLimitTasks)
 	case rate == (l.Running != 0):
 		return bad("it is either a rate or a number of running jobs")
 	case rate && (l.Count < 1 || l.Every < 1 || l.Burst < 0):
@@ -295,8 +297,12 @@ func (s *Schedule) validate(bad func(string, ...any) error) error {
 		return bad("DST policy %.64q is unknown, allowed are wall (or nothing) and vixie", s.DST)
 	case s.Missed != "" && s.Missed != "latest" && s.Missed != "all" && s.Missed != "skip":
 		return bad("policy %.64q for missed instants is unknown, allowed are latest (or nothing), all and skip", s.Missed)
-	case s.Cap < 0:
-		return bad("the cap is %d, allowed are 1 and more (0 means 100)", s.Cap)
+	case len(s.Spec) > MaxSpecBytes:
+		return bad("the expression has %d bytes, the limit is %d", len(s.Spec), MaxSpecBytes)
+	case len(s.Zone) > MaxTagBytes:
+		return bad("the zone has %d bytes, the limit is %d", len(s.Zone), MaxTagBytes)
+	case s.Cap < 0 || s.Cap > MaxMissed:
+		return bad("the cap is %d, allowed are 1 to %d (0 means 100)", s.Cap, MaxMissed)
 	case s.Grace < 0 || s.Grace > MaxDelay:
 		return bad("the grace is %v, allowed are 0 (which means 1 minute) to %v", s.Grace, MaxDelay)
 	case j.Delay != 0 || !j.At.IsZero():

@@ -114,12 +114,6 @@ var cancelRules = []rule{
 		f.command(broker.CancelJobs)
 		want(f, "text", f.wantState(l.Job.Ref(), broker.Cancelled, broker.ReasonCancelled).Error, "boom")
 	}},
-	{"a long text of the operator is cut", func(f *fixture) {
-		ref := f.addOne(plain())
-		long := string(make([]byte, broker.MaxErrorBytes+100))
-		f.apply(broker.Command{Kind: broker.CancelJobs, Filter: broker.Filter{Queue: queue}, Reason: long})
-		want(f, "text", f.get(ref).Error, broker.CutError(long))
-	}},
 }
 
 var commandRules = []rule{

@@ -100,6 +100,23 @@ var scheduleRules = []rule{
 		f.wantCursor("then", due)
 		want(f, "depth", f.depth(), 0)
 	}},
+	{"a tick to a time that no store can keep is refused", func(f *fixture) {
+		due := f.scheduled()
+		for _, at := range []time.Time{
+			broker.MaxTime.Add(1), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(0, 0), time.Unix(-1, 0), time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC),
+		} {
+			for what, t := range map[string]broker.Tick{"due": {Due: at, Next: due}, "next": {Due: due, Next: at}} {
+				t.Queue, t.Schedule, t.Jobs = queue, "s", []broker.NewJob{plain()}
+				won, _, err := f.b.Tick(f.ctx, broker.NewCall(), t)
+				f.wantErr(what+" "+at.String(), err, broker.ErrInvalid)
+				want(f, "won", won, false)
+			}
+		}
+		f.wantCursor("then", due)
+		want(f, "depth", f.depth(), 0)
+		want(f, "to the last one", f.tickTo("s", due, broker.MaxTime), true)
+		f.wantCursor("then", broker.MaxTime)
+	}},
 	{"a schedule that fires no more is never won again", func(f *fixture) {
 		due := f.scheduled()
 		want(f, "the last", f.tickTo("s", due, time.Time{}, plain()), true)
@@ -107,7 +124,7 @@ var scheduleRules = []rule{
 			f.Errorf("the cursor is at %v, want it far away", got)
 		}
 		for _, from := range []time.Time{{}, due, f.cursor("s")} {
-			want(f, "another", f.tickTo("s", from, from.Add(time.Minute)), false)
+			want(f, "another", f.tickTo("s", from, time.Time{}), false)
 		}
 		f.set(schedule("s", "@hourly"))
 		f.wantCursor("with another expression", time.Time{})

@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -253,6 +254,25 @@ var settingRules = []rule{
 		f.clear(all[0])
 		f.set(running("l9", broker.PerQueue, 5))
 	}},
+	{"a change that is too large is refused whole", func(f *fixture) {
+		many := make([]broker.Setting, broker.MaxChangeSettings+1)
+		for i := range many {
+			many[i] = weight(fmt.Sprint(i), 2)
+		}
+		f.wantErr("one too many", f.change(broker.Change{Set: many}), broker.ErrInvalid)
+		f.wantErr("one too many to clear", f.change(broker.Change{Clear: make([]broker.SettingName, broker.MaxChangeSettings+1)}), broker.ErrInvalid)
+		f.wantErr("a long owner", f.change(broker.Change{Declare: true, Owner: strings.Repeat("o", broker.MaxNameBytes+1)}), broker.ErrInvalid)
+		large := make([]broker.Setting, 10)
+		for i := range large {
+			large[i] = schedule(fmt.Sprint("s", i), "@hourly")
+			large[i].Schedule.Job.Payload = make([]byte, 700<<10)
+		}
+		f.wantErr("too many bytes", f.change(broker.Change{Set: large}), broker.ErrTooLarge)
+		f.wantSettings("refused")
+		f.set(large[:8]...)
+		f.set(many[1:]...)
+		want(f, "settings", len(f.settings(queue)), 8+broker.MaxChangeSettings)
+	}},
 	{"the caller owns what it gave and what it got", func(f *fixture) {
 		given := everyKind()
 		f.set(given...)
@@ -327,36 +347,42 @@ var settingRules = []rule{
 func wrongSettings() map[string]broker.Setting {
 	set := func(s broker.Setting, change func(s *broker.Setting)) broker.Setting { change(&s); return s }
 	return map[string]broker.Setting{
-		"an unknown kind":                {Kind: "wieght", Name: "x", Weight: 1},
-		"no kind":                        {},
-		"a limit without a name":         running("", broker.PerQueue, 1),
-		"a limit with nothing":           {Kind: broker.LimitSetting, Name: "l"},
-		"a limit of no task":             {Kind: broker.LimitSetting, Name: "l", Limit: &broker.Limit{Running: 1}},
-		"a limit of a bad task":          running("l", broker.PerQueue, 1, "a b"),
-		"a limit of none":                running("l", broker.PerQueue, 0),
-		"a limit below none":             running("l", broker.PerQueue, -1),
-		"a limit of an unknown scope":    running("l", "tenants", 1),
-		"a limit that is a rate as well": set(rated("l", broker.PerQueue, 1, time.Second, 0), func(s *broker.Setting) { s.Limit.Running = 1 }),
-		"a rate of none":                 rated("l", broker.PerQueue, 0, time.Second, 0),
-		"a rate below none":              rated("l", broker.PerQueue, -1, time.Second, 0),
-		"a rate without a span":          rated("l", broker.PerQueue, 1, 0, 0),
-		"a rate with a negative burst":   rated("l", broker.PerQueue, 1, time.Second, -1),
-		"a weight of none":               weight("x", 0),
-		"a weight below none":            weight("x", -1),
-		"a weight above the most":        weight("x", broker.MaxWeight+1),
-		"a capacity of nothing":          capacity("", broker.Capacity{}),
-		"a negative capacity":            capacity("", broker.Capacity{Jobs: 5, Bytes: -1}),
-		"a capacity of one tenant":       capacity("acme", broker.Capacity{Jobs: 5}),
-		"a retention of nothing":         {Kind: broker.RetentionSetting},
-		"a retention of a bad task":      retention("a b", broker.Retention{Done: time.Hour}),
-		"ageing of no step":              ageing(0),
-		"ageing backwards":               ageing(-time.Second),
-		"a schedule of no name":          schedule("", "@hourly"),
-		"a schedule of no expression":    schedule("s", ""),
-		"a schedule of no task":          set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Job.Task = "" }),
-		"a schedule of nothing":          {Kind: broker.ScheduleSetting, Name: "s"},
-		"a weight of bytes":              weight("\xff", 1),
-		"a schedule for bytes":           set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Job.Tenant = "\xff" }),
+		"an unknown kind":                 {Kind: "wieght", Name: "x", Weight: 1},
+		"no kind":                         {},
+		"a limit without a name":          running("", broker.PerQueue, 1),
+		"a limit with nothing":            {Kind: broker.LimitSetting, Name: "l"},
+		"a limit of no task":              {Kind: broker.LimitSetting, Name: "l", Limit: &broker.Limit{Running: 1}},
+		"a limit of a bad task":           running("l", broker.PerQueue, 1, "a b"),
+		"a limit of none":                 running("l", broker.PerQueue, 0),
+		"a limit below none":              running("l", broker.PerQueue, -1),
+		"a limit of an unknown scope":     running("l", "tenants", 1),
+		"a limit that is a rate as well":  set(rated("l", broker.PerQueue, 1, time.Second, 0), func(s *broker.Setting) { s.Limit.Running = 1 }),
+		"a rate of none":                  rated("l", broker.PerQueue, 0, time.Second, 0),
+		"a rate below none":               rated("l", broker.PerQueue, -1, time.Second, 0),
+		"a rate without a span":           rated("l", broker.PerQueue, 1, 0, 0),
+		"a rate with a negative burst":    rated("l", broker.PerQueue, 1, time.Second, -1),
+		"a weight of none":                weight("x", 0),
+		"a weight below none":             weight("x", -1),
+		"a weight above the most":         weight("x", broker.MaxWeight+1),
+		"a capacity of nothing":           capacity("", broker.Capacity{}),
+		"a negative capacity":             capacity("", broker.Capacity{Jobs: 5, Bytes: -1}),
+		"a capacity of one tenant":        capacity("acme", broker.Capacity{Jobs: 5}),
+		"a retention of nothing":          {Kind: broker.RetentionSetting},
+		"a retention of a bad task":       retention("a b", broker.Retention{Done: time.Hour}),
+		"ageing of no step":               ageing(0),
+		"ageing backwards":                ageing(-time.Second),
+		"a schedule of no name":           schedule("", "@hourly"),
+		"a schedule of no expression":     schedule("s", ""),
+		"a schedule of no task":           set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Job.Task = "" }),
+		"a schedule of nothing":           {Kind: broker.ScheduleSetting, Name: "s"},
+		"a limit of too many tasks":       running("l", broker.PerQueue, 1, slices.Repeat([]string{"t"}, broker.MaxLimitTasks+1)...),
+		"a limit with a long name":        running(strings.Repeat("l", broker.MaxNameBytes+1), broker.PerQueue, 1),
+		"a weight of a long tenant":       weight(strings.Repeat("t", broker.MaxTagBytes+1), 1),
+		"a schedule of a long expression": schedule("s", strings.Repeat("*", broker.MaxSpecBytes+1)),
+		"a schedule of a long zone":       set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Zone = strings.Repeat("z", broker.MaxTagBytes+1) }),
+		"a schedule of too high a cap":    set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Cap = broker.MaxMissed + 1 }),
+		"a weight of bytes":               weight("\xff", 1),
+		"a schedule for bytes":            set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Job.Tenant = "\xff" }),
 		"a schedule with a header of bytes": set(schedule("s", "@hourly"), func(s *broker.Setting) {
 			s.Schedule.Job.Headers = map[string]string{"h": "\xff"}
 		}),

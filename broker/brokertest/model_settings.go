@@ -118,29 +118,7 @@ func checkChange(queue string, c broker.Change) error {
 	if err := broker.ValidName(queue); err != nil {
 		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
 	}
-	if c.Declare && (c.Owner == "" || len(c.Clear)+len(c.Undeclare)+len(c.Pause)+len(c.Resume) > 0) {
-		return fmt.Errorf("%w: a declaration without an owner, or with more than settings", broker.ErrInvalid)
-	}
-	if c.Declare && (c.Age < 0 || c.Age > broker.MaxDelay) {
-		return fmt.Errorf("%w: an age of %v", broker.ErrInvalid, c.Age)
-	}
-	if len(c.Undeclare) > 0 && c.Owner == "" {
-		return fmt.Errorf("%w: nobody's declaration", broker.ErrInvalid)
-	}
-	for _, name := range c.Pause {
-		if slices.Contains(c.Resume, name) {
-			return fmt.Errorf("%w: %q is paused and resumed", broker.ErrInvalid, name)
-		}
-	}
-	for i := range c.Set {
-		if err := c.Set[i].Validate(); err != nil {
-			return err
-		}
-		if slices.Contains(c.Clear, nameOf(&c.Set[i])) {
-			return fmt.Errorf("%w: %s %q is set and cleared", broker.ErrInvalid, c.Set[i].Kind, c.Set[i].Name)
-		}
-	}
-	return nil
+	return c.Validate()
 }
 
 func nameOf(s *broker.Setting) broker.SettingName {

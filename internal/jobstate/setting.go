@@ -107,41 +107,13 @@ func checkChange(queue string, c *broker.Change) error {
 	if err := broker.ValidName(queue); err != nil {
 		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
 	}
-	if c.Declare || len(c.Undeclare) > 0 {
-		if err := broker.ValidName(c.Owner); err != nil {
-			return fmt.Errorf("%w: owner %w", broker.ErrInvalid, err)
-		}
+	if err := c.Validate(); err != nil {
+		return err
 	}
-	if c.Declare {
-		if c.Age < 0 || c.Age > broker.MaxDelay {
-			return fmt.Errorf("%w: a start %v ago, allowed are 0 to %v", broker.ErrInvalid, c.Age, broker.MaxDelay)
-		}
-		if len(c.Clear)+len(c.Undeclare) > 0 {
-			return fmt.Errorf("%w: a declaration clears by leaving out", broker.ErrInvalid)
-		}
-		if len(c.Pause)+len(c.Resume) > 0 {
-			return fmt.Errorf("%w: a declaration neither pauses nor resumes: an operator does", broker.ErrInvalid)
-		}
-	}
-	for _, name := range c.Pause {
-		if slices.Contains(c.Resume, name) {
-			return fmt.Errorf("%w: schedule %.64q is both paused and resumed", broker.ErrInvalid, name)
-		}
-	}
-	seen := map[settingName]bool{}
 	for i := range c.Set {
-		t := &c.Set[i]
-		if err := checkSetting(t); err != nil {
+		if err := checkRate(&c.Set[i]); err != nil {
 			return err
 		}
-		name := settingName{t.Kind, t.Name}
-		if seen[name] {
-			return fmt.Errorf("%w: %s %q is set twice", broker.ErrInvalid, t.Kind, t.Name)
-		}
-		if slices.Contains(c.Clear, broker.SettingName{Kind: t.Kind, Name: t.Name}) {
-			return fmt.Errorf("%w: %s %q is both set and cleared", broker.ErrInvalid, t.Kind, t.Name)
-		}
-		seen[name] = true
 	}
 	return nil
 }
@@ -151,6 +123,10 @@ func checkSetting(t *broker.Setting) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
+	return checkRate(t)
+}
+
+func checkRate(t *broker.Setting) error {
 	if t.Kind == broker.LimitSetting && t.Limit.Running == 0 {
 		if err := rateOf(t.Limit).Validate(); err != nil {
 			return fmt.Errorf("%w: limit %q: %w", broker.ErrInvalid, t.Name, err)

@@ -1,23 +1,19 @@
 package jobstate
 
-import (
-	"fmt"
-
-	"github.com/spoolq/spool/broker"
-)
+import "github.com/spoolq/spool/broker"
 
 // Tick moves a schedule's cursor and enqueues its jobs, if the cursor is where
 // the caller saw it and due.
 func (s *State) Tick(w *Writer, now Now, t *broker.Tick) (won bool, err error) {
+	if err := t.Validate(); err != nil {
+		return false, err
+	}
 	var due, next int64
 	if !t.Due.IsZero() {
 		due = t.Due.UnixNano()
 	}
 	if next = never; !t.Next.IsZero() {
 		next = t.Next.UnixNano()
-	}
-	if due == 0 && len(t.Jobs) > 0 {
-		return false, fmt.Errorf("%w: the first tick of schedule %q only sets its cursor", broker.ErrInvalid, t.Schedule)
 	}
 	if next <= due {
 		return false, nil // a cursor never goes back
