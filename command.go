@@ -16,7 +16,8 @@ func (c *Client) Cancel(ctx context.Context, f Filter) (int, error) {
 }
 
 // Requeue makes the chosen dead and cancelled jobs ready again, with fresh
-// attempts, and returns how many.
+// attempts, and returns how many. Others are left as they are: what waits or
+// runs needs no requeue, and what is done is enqueued anew.
 func (c *Client) Requeue(ctx context.Context, f Filter) (int, error) {
 	return c.Apply(ctx, broker.Command{Kind: broker.RequeueJobs, Filter: f})
 }

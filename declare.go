@@ -2,11 +2,13 @@ package spool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -47,6 +49,9 @@ func (w *Worker) declaration(handlers map[string]*taskHandler) declaration {
 	d := declaration{}
 	for _, name := range slices.Sorted(maps.Keys(handlers)) {
 		h := handlers[name]
+		if name != "" {
+			d.add(h.queue) // also to say that there is nothing any more
+		}
 		for i := range h.limits {
 			d.add(h.queue, h.limits[i].setting(h.task))
 		}
@@ -117,23 +122,28 @@ func (d *declarations) set(r *run, own declaration) {
 	}
 }
 
-// named joins what the runs of r's name declare; r's own decides.
-func (d *declarations) named(r *run) declaration {
+// named joins what the runs of r's name declare; r's own decides. It is declared
+// as that of the last of them that was started.
+func (d *declarations) named(r *run) (all declaration, last *run) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := declaration{}
+	all, last = declaration{}, r
 	for o, set := range d.of {
 		if o != r && o.cfg.Name == r.cfg.Name {
 			all.addAll(set)
+			if o.started.After(last.started) {
+				last = o
+			}
 		}
 	}
 	all.addAll(d.of[r])
-	return all
+	return all, last
 }
 
 // declare replaces in the store what the worker's name had declared by what is
 // declared now, queue by queue. A queue for which the name has nothing to say
-// any more is told so.
+// any more is told so; one for which a later start of the name has declared, in
+// whichever process, is left to that.
 func (r *run) declare(ctx context.Context, own declaration) error {
 	all := r.client.declared
 	all.set(r, own)
@@ -143,7 +153,7 @@ func (r *run) declare(ctx context.Context, own declaration) error {
 		return ctx.Err()
 	}
 	defer func() { <-all.turn }()
-	set := all.named(r)
+	set, last := all.named(r)
 	settings, err := r.client.Settings(ctx, "")
 	if err != nil {
 		return fmt.Errorf("read settings: %w", err)
@@ -154,8 +164,11 @@ func (r *run) declare(ctx context.Context, own declaration) error {
 		}
 	}
 	for _, queue := range slices.Sorted(maps.Keys(set)) {
-		change := broker.Change{Declare: true, Owner: r.cfg.Name, Set: set[queue]}
-		if err := r.client.Configure(ctx, queue, change); err != nil {
+		change := broker.Change{Declare: true, Owner: r.cfg.Name, Set: set[queue], Start: last.id, Age: time.Since(last.started)}
+		err := r.client.Configure(ctx, queue, change)
+		if errors.Is(err, ErrConflict) {
+			r.log.Warn("a later start of this worker's name has declared the settings of the queue: they stay", "worker", r.cfg.Name, "queue", queue)
+		} else if err != nil {
 			return err
 		}
 	}

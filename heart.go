@@ -84,8 +84,9 @@ func (r *run) extend(works []*work) error {
 	ctx, cancel := context.WithTimeout(r.ctx, r.patience(works))
 	defer cancel()
 	req := broker.ExtendRequest{Worker: r.self, TTL: r.cfg.LeaseTTL, Leases: make([]broker.Extension, len(works))}
+	room := r.client.caps.MaxBytes
 	for i, w := range works {
-		req.Leases[i] = w.extension()
+		req.Leases[i], _ = w.extensionWithin(&room)
 	}
 	start := time.Now()
 	beats, err := r.client.broker.Extend(ctx, req)

@@ -18,16 +18,10 @@ import (
 	"github.com/spoolq/spool/broker/membroker"
 )
 
-// Broker is a broker with all parts of the contract.
-type Broker interface {
-	broker.Broker
-	broker.Flow
-}
-
 // fakeBroker passes calls on, after it has asked the test. A hook that returns
 // an error makes the call fail without effect.
 type fakeBroker struct {
-	Broker
+	broker.Broker
 	mu      sync.Mutex
 	enqueue func(queue string, jobs []broker.NewJob) error
 	claim   func(broker.ClaimRequest) error
@@ -43,7 +37,7 @@ type fakeBroker struct {
 }
 
 // another returns another client of the store, as another process would be.
-func (f *fakeBroker) another() Broker { return f.Broker.(*membroker.Broker).Another() }
+func (f *fakeBroker) another() broker.Broker { return f.Broker.(*membroker.Broker).Another() }
 
 func (f *fakeBroker) set(fn func()) {
 	f.mu.Lock()

@@ -106,7 +106,7 @@ func TestAHandlerEndsBeforeTheLeaseThatCannotBeExtended(t *testing.T) {
 }
 
 type hangBroker struct {
-	Broker
+	broker.Broker
 	before func(ctx context.Context) error
 }
 
@@ -426,6 +426,39 @@ func TestProgressAndLinesAreSent(t *testing.T) {
 		want(b, "progress before the settlement", line(j.Progress.Percent, j.Progress.Note), "100 end")
 		want(b, "lines", line(len(lines), lines[0], lines[100], lines[101]), "102 first line 99 (51 lines did not fit)")
 	})
+}
+
+// TestMoreNotesThanACallHoldsAreSentInSeveral: those of finished jobs before
+// their settlements, those of running ones with the beats.
+func TestMoreNotesThanACallHoldsAreSentInSeveral(t *testing.T) {
+	const jobs = 120 // of 100 KiB each
+	for name, runs := range map[string]time.Duration{"finished": 0, "running": 5 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var ids []spool.ID
+				for range jobs {
+					ids = append(ids, b.add(greet.With("x", spool.Retain(time.Hour))))
+				}
+				w := spool.NewWorker(b.Client, spool.WorkerConfig{Concurrency: jobs})
+				greet.Handle(w, func(ctx context.Context, _ string) error {
+					for range 100 {
+						spool.LeaseFrom(ctx).Log(strings.Repeat("l", 1<<10))
+					}
+					sleepCtx(ctx, runs)
+					return nil
+				})
+				b.start(w)
+				b.sleep(time.Minute)
+				want(b, "faults", b.log.count("op=extend"), 0)
+				for i, id := range ids {
+					if n := len(b.job(id).Log); n == 0 {
+						b.Errorf("job %d has lost its lines", i)
+					}
+				}
+				b.must(b.stopAll())
+			})
+		})
+	}
 }
 
 func TestNotesThatCannotBeSentAreKept(t *testing.T) {

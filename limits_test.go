@@ -335,6 +335,36 @@ func TestADeclarationThatFailsIsRepeatedAndStopsNobody(t *testing.T) {
 	})
 }
 
+// TestALateDeclarationOfAnOlderStartIsNotMade: that of the old version fails, the
+// new one starts and declares, and then the old one's is tried again.
+func TestALateDeclarationOfAnOlderStartIsNotMade(t *testing.T) {
+	nothing := func(context.Context, int) error { return nil }
+	for _, c := range []struct {
+		name  string
+		fresh spool.TaskOption
+		want  string
+	}{
+		{"over another limit", spool.RunningLimit(5), "default t.running [t] 0 0s 0 5 per  by app"},
+		{"where the new version has none", spool.MaxAttempts(3), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				b.broker.set(func() { b.broker.change = func(broker.Change) error { return errDisk } })
+				b.deploy(func(w *spool.Worker) { spool.Define[int]("t", spool.RunningLimit(1)).Handle(w, nothing) })
+				b.sleep(time.Minute)
+				process := *b
+				process.Client = spool.New(b.broker.another(), quietConfig)
+				process.deploy(func(w *spool.Worker) { spool.Define[int]("t", c.fresh).Handle(w, nothing) })
+				b.sleep(time.Second)
+				b.broker.set(func() { b.broker.change = nil })
+				b.sleep(time.Hour)
+				want(b, "limits", strings.Join(b.limitsOf(""), "\n"), c.want)
+				want(b, "logged", b.log.count("a later start of this worker's name"), 1)
+			})
+		})
+	}
+}
+
 func TestNothingIsClaimedBeforeTheLimitsAreDeclared(t *testing.T) {
 	task := spool.Define[int]("t", spool.RunningLimit(1))
 	bubble(t, func(b *bench) {
@@ -349,20 +379,5 @@ func TestNothingIsClaimedBeforeTheLimitsAreDeclared(t *testing.T) {
 		b.start(w)
 		b.sleep(time.Minute)
 		want(b, "started", line(after.all()), "[1s]")
-	})
-}
-
-func TestABrokerWithoutSettingsRefusesThem(t *testing.T) {
-	bubble(t, func(b *bench) {
-		c := spool.New(struct{ broker.Broker }{b.broker}, quietConfig)
-		_, err := c.Settings(b.ctx, "")
-		b.wantErr(err, spool.ErrUnsupported)
-		b.wantErr(c.Configure(b.ctx, "q", broker.Change{}), spool.ErrUnsupported)
-		w := spool.NewWorker(c, spool.WorkerConfig{Drain: true})
-		spool.Define[int]("t", spool.RunningLimit(1)).Handle(w, func(context.Context, int) error { return nil })
-		b.wantErr(w.Run(b.ctx), spool.ErrUnsupported)
-		w = spool.NewWorker(c, spool.WorkerConfig{Drain: true})
-		greet.Handle(w, func(context.Context, string) error { return nil })
-		b.must(w.Run(b.ctx)) // without them it does without
 	})
 }

@@ -53,6 +53,19 @@ func (l *Lease) extension() broker.Extension {
 	return x
 }
 
+// extensionWithin is extension for a call with room for so many bytes of notes:
+// those of a lease that do not fit any more wait for the next one.
+func (l *Lease) extensionWithin(room *int) (x broker.Extension, fits bool) {
+	x = l.extension()
+	size := x.Size()
+	if size > *room {
+		l.putBack(x)
+		return broker.Extension{Ref: x.Ref, Token: x.Token}, false
+	}
+	*room -= size
+	return x, true
+}
+
 // putBack keeps what could not be sent for the next time.
 func (l *Lease) putBack(x broker.Extension) {
 	l.mu.Lock()

@@ -113,8 +113,8 @@ func (c *Client) Explain(ctx context.Context, id ID) (broker.Explanation, error)
 	return c.broker.Explain(ctx, ref)
 }
 
-// Watch returns events of the jobs that f chooses, from now on, from every
-// client. They are hints for a display: a slow reader misses some. The channel
+// Watch returns events of the jobs that f chooses, or of changes of settings, from
+// now on, from every client. They are hints for a display: a slow reader misses some. The channel
 // is closed when ctx ends or the client is closed.
 func (c *Client) Watch(ctx context.Context, f Filter) (<-chan broker.Event, error) {
 	return c.broker.Watch(ctx, f)

@@ -22,6 +22,8 @@ const maxUnsettled = 2048
 // through channels that hold one token.
 type run struct {
 	*Worker
+	id       broker.ID
+	started  time.Time
 	self     broker.Worker // the registration
 	handlers map[string]*taskHandler
 	tasks    [][]string // of the claims, by MaxClaimTasks; one nil means any
@@ -53,7 +55,7 @@ type run struct {
 
 func newRun(ctx context.Context, w *Worker, handlers map[string]*taskHandler) *run {
 	r := &run{
-		Worker: w, handlers: handlers, queues: newQueueChoice(w.cfg.Queues),
+		Worker: w, id: broker.NewID(), started: time.Now(), handlers: handlers, queues: newQueueChoice(w.cfg.Queues),
 		life: ctx, base: context.WithoutCancel(ctx), faults: faultLog{log: w.log},
 		jobs: make(chan *work, w.cfg.Concurrency),
 		poke: make(chan struct{}, 1), ready: make(chan struct{}, 1), beat: make(chan struct{}, 1),
@@ -73,7 +75,8 @@ func (r *run) work(ctx context.Context, own declaration) error {
 	releaseHouse := r.client.keepHouse(ctx)
 	flowing, stopFlow := context.WithCancel(ctx)
 	defer stopFlow()
-	declared := r.flow(flowing, own)
+	declared := make(chan struct{})
+	r.loops.Go(func() { r.flowLoop(flowing, own, declared) })
 	defer r.client.declared.set(r, nil)
 	registered, over := make(chan struct{}), make(chan struct{})
 	r.loops.Go(r.settleLoop)
@@ -111,18 +114,6 @@ func (r *run) work(ctx context.Context, own declaration) error {
 	slots.Wait()
 	r.log.Info("worker stopped", "worker", r.cfg.Name, "id", r.self.ID)
 	return ended
-}
-
-// flow starts the loop that declares and schedules, where the broker has that,
-// and returns what is closed when the worker may claim.
-func (r *run) flow(ctx context.Context, own declaration) <-chan struct{} {
-	ready := make(chan struct{})
-	if _, err := r.client.flow(); err != nil {
-		close(ready)
-		return ready
-	}
-	r.loops.Go(func() { r.flowLoop(ctx, own, ready) })
-	return ready
 }
 
 const maxGrace = 2 * time.Second
@@ -208,9 +199,10 @@ func (r *run) register() broker.Worker {
 	if err != nil {
 		host = "" // a registration without a host says less, no more
 	}
+	host = head(host, broker.MaxTagBytes)
 	self := broker.Worker{
-		ID: broker.NewID().String(), Name: r.cfg.Name, Host: host, PID: os.Getpid(), Queues: r.queues.names,
-		Concurrency: r.cfg.Concurrency, StartedAt: time.Now(),
+		ID: r.id.String(), Name: r.cfg.Name, Host: host, PID: os.Getpid(), Queues: r.queues.names,
+		Concurrency: r.cfg.Concurrency, StartedAt: r.started,
 	}
 	if r.handlers[""] == nil {
 		self.Tasks = slices.Sorted(maps.Keys(r.handlers))

@@ -148,66 +148,36 @@ func (c *Client) RemoveSchedule(ctx context.Context, queue, name string) error {
 	if err != nil {
 		return fmt.Errorf("remove schedule: %w", err)
 	}
-	owner := s.Owner
-	if s.Schedule.Job.Headers[headerPaused] != "" && s.Declared != nil {
-		owner = s.Declared.Owner
-	}
-	if owner != "" {
-		return fmt.Errorf("remove schedule: %w: %s of queue %s is declared by the code of %s: remove it there, or pause it", ErrInvalid, name, queue, owner)
+	if s.Owner != "" {
+		return fmt.Errorf("remove schedule: %w: %s of queue %s is declared by the code of %s: remove it there, or pause it; when that program is gone, broker.Change.Undeclare removes it", ErrInvalid, name, queue, s.Owner)
 	}
 	return c.Configure(ctx, queue, broker.Change{Clear: []broker.SettingName{{Kind: broker.ScheduleSetting, Name: name}}})
 }
 
-// headerPaused marks the copy that a pause lays over a declared schedule, so
-// that resuming takes it away, whatever code declares by then.
-const headerPaused = "spool.paused"
-
 // PauseSchedule stops a schedule until ResumeSchedule, also when code declares
 // it, and through any deploy. ErrNotFound is returned when there is none.
 func (c *Client) PauseSchedule(ctx context.Context, queue, name string) error {
-	return c.changeSchedule(ctx, queue, name, "pause", func(s *broker.QueueSetting) (broker.Change, bool) {
-		if s.Schedule.Paused {
-			return broker.Change{}, false
-		}
-		s.Schedule.Paused = true
-		if s.Owner != "" {
-			s.Schedule.Job.Headers = withHeader(s.Schedule.Job.Headers, headerPaused, "1")
-		}
-		return broker.Change{Set: []broker.Setting{s.Setting}}, true
-	})
+	return c.changeSchedule(ctx, queue, name, "pause", broker.Change{Pause: []string{name}})
 }
 
 // ResumeSchedule ends a pause. The instants that passed meanwhile are missed
 // ones: the schedule's Missed decides about them.
 func (c *Client) ResumeSchedule(ctx context.Context, queue, name string) error {
-	return c.changeSchedule(ctx, queue, name, "resume", func(s *broker.QueueSetting) (broker.Change, bool) {
-		if !s.Schedule.Paused {
-			return broker.Change{}, false
-		}
-		if s.Schedule.Job.Headers[headerPaused] != "" {
-			return broker.Change{Clear: []broker.SettingName{{Kind: s.Kind, Name: s.Name}}}, true
-		}
-		s.Schedule.Paused = false
-		return broker.Change{Set: []broker.Setting{s.Setting}}, true
-	})
+	return c.changeSchedule(ctx, queue, name, "resume", broker.Change{Resume: []string{name}})
 }
 
-// changeSchedule makes a change of what is there; one that came between makes
-// it look again.
-func (c *Client) changeSchedule(ctx context.Context, queue, name, verb string, change func(*broker.QueueSetting) (broker.Change, bool)) error {
-	for {
-		s, err := c.schedule(ctx, queue, name)
-		if err != nil {
-			return fmt.Errorf("%s schedule: %w", verb, err)
-		}
-		ch, needed := change(&s)
-		if !needed {
-			return nil
-		}
-		if err := c.Configure(ctx, queue, ch); !errors.Is(err, ErrConflict) {
-			return err
+// changeSchedule makes a change of a schedule that has to be there.
+func (c *Client) changeSchedule(ctx context.Context, queue, name, verb string, change broker.Change) error {
+	_, err := c.schedule(ctx, queue, name)
+	if err == nil {
+		if err = c.Configure(ctx, queue, change); errors.Is(err, ErrConflict) { // it is gone since
+			err = &noSchedule{queue, name}
 		}
 	}
+	if err != nil {
+		return fmt.Errorf("%s schedule: %w", verb, err)
+	}
+	return nil
 }
 
 // TriggerSchedule enqueues the schedule's job now, also when it is paused, and
@@ -261,7 +231,6 @@ func tickJob(s *broker.QueueSetting, id ID, at time.Time) broker.NewJob {
 	if !at.IsZero() {
 		job.Headers[headerTick] = at.UTC().Format(time.RFC3339Nano)
 	}
-	delete(job.Headers, headerPaused)
 	return job
 }
 

@@ -203,7 +203,7 @@ func TestSchedulesByHand(t *testing.T) {
 			b.must(b.AddSchedule(b.ctx, spool.Schedule{Name: "s", Spec: spec, Job: tidyUp.With("x", spool.Queue("q"))}))
 		}
 		add("@hourly")
-		b.sleep(time.Hour) // seen within half a minute
+		b.sleep(time.Hour)
 		b.wantTicks("s", "01 01:00")
 		b.must(b.PauseSchedule(b.ctx, "q", "s"))
 		b.must(b.PauseSchedule(b.ctx, "q", "s"))
@@ -238,6 +238,50 @@ func TestSchedulesByHand(t *testing.T) {
 		b.wantErr(err, spool.ErrNotFound)
 		b.wantErr(b.PauseSchedule(b.ctx, "a b", "s"), spool.ErrInvalid)
 	})
+}
+
+func TestSchedulesOfOthersAreTakenUpAtOnce(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.scheduler()
+		b.sleep(time.Hour)
+		process := *b
+		process.Client = spool.New(b.broker.another(), quietConfig)
+		every := func(spec string) {
+			b.must(process.AddSchedule(b.ctx, spool.Schedule{Name: "s", Spec: spec, Job: tidyUp.With("x")}))
+		}
+		every("@every 2s")
+		b.sleep(5 * time.Second)
+		want(b, "ticks", len(b.ticks("s")), 2)
+		every("@every 1s")
+		b.sleep(3 * time.Second)
+		want(b, "ticks of a shorter interval", len(b.ticks("s")), 5)
+		b.must(process.PauseSchedule(b.ctx, "default", "s"))
+		b.sleep(10 * time.Second)
+		want(b, "ticks of a paused one", len(b.ticks("s")), 5)
+		b.must(process.ResumeSchedule(b.ctx, "default", "s"))
+		b.sleep(500 * time.Millisecond)
+		want(b, "ticks, the latest that was missed among them", len(b.ticks("s")), 6)
+		b.must(process.Close())
+	})
+}
+
+// TestWithoutNoticeSchedulesAreTakenUpLater: a scheduler that is told nothing
+// looks by itself.
+func TestWithoutNoticeSchedulesAreTakenUpLater(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.Client = spool.New(blindBroker{b.broker}, quietConfig)
+		b.scheduler()
+		b.must(b.AddSchedule(b.ctx, spool.Schedule{Name: "s", Spec: "@every 1m", Job: tidyUp.With("x")}))
+		b.sleep(2 * time.Minute)
+		want(b, "ticks", len(b.ticks("s")) > 0, true)
+	})
+}
+
+// blindBroker has nothing to watch.
+type blindBroker struct{ broker.Broker }
+
+func (blindBroker) Watch(context.Context, broker.Filter) (<-chan broker.Event, error) {
+	return nil, errDisk
 }
 
 func TestAPauseOfADeclaredScheduleOutlivesADeploy(t *testing.T) {

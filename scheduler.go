@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// scheduleMax is the longest that a scheduler sleeps, so that it sees what
-	// others add and change; up to a sixth less.
+	// scheduleMax is the longest that a scheduler sleeps, up to a sixth less:
+	// the store tells it of changes, but that is only a hint.
 	scheduleMax = 30 * time.Second
 	// declarePatience is how long one attempt to declare may take.
 	declarePatience = 10 * time.Second
@@ -36,6 +36,7 @@ func (r *run) flowLoop(ctx context.Context, own declaration, ready chan<- struct
 		}
 		wait := scheduleMax
 		if !r.cfg.NoScheduler {
+			s.listen(ctx)
 			var ok bool
 			wait, ok = s.pass(ctx)
 			failed = failed || !ok
@@ -51,9 +52,50 @@ func (r *run) flowLoop(ctx context.Context, own declaration, ready chan<- struct
 		default:
 			pause.reset()
 		}
-		if !sleep(ctx, wait) {
+		if !s.rest(ctx, wait) {
 			return
 		}
+	}
+}
+
+// listen makes the scheduler hear of changes of settings that come after it, and
+// forgets those that came before.
+func (s *scheduler) listen(ctx context.Context) {
+	if s.changes == nil {
+		events, err := s.client.Watch(ctx, Filter{Settings: true})
+		if err != nil { // without them it looks less often, and tries again
+			return
+		}
+		s.changes = events
+	}
+	for {
+		select {
+		case _, open := <-s.changes:
+			if open {
+				continue
+			}
+			s.changes = nil
+		default:
+		}
+		return
+	}
+}
+
+// rest waits for d, or until settings change, and reports whether to go on.
+func (s *scheduler) rest(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case _, open := <-s.changes:
+		if open {
+			return true
+		}
+		s.changes = nil
+		return sleep(ctx, min(d, faultMin))
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -71,7 +113,8 @@ func (r *run) tryDeclare(ctx context.Context, own declaration) bool {
 // store: the broker lets one win each tick.
 type scheduler struct {
 	*run
-	plans map[planKey]planned // of the schedules of the last pass
+	plans   map[planKey]planned // of the schedules of the last pass
+	changes <-chan broker.Event // of settings; nil when there are none to be had
 }
 
 // planKey is what a plan is made from.
@@ -126,12 +169,8 @@ func (s *scheduler) pass(ctx context.Context) (wait time.Duration, ok bool) {
 
 // now reads the broker's wall clock, by a tick that cannot be won.
 func (s *scheduler) now(ctx context.Context, q *broker.QueueSetting) (now time.Time, err error) {
-	f, err := s.client.flow()
-	if err != nil {
-		return now, err
-	}
 	nowhere := time.Unix(1, 0)
-	_, now, err = f.Tick(ctx, broker.NewCall(), broker.Tick{Queue: q.Queue, Schedule: q.Name, Due: nowhere, Next: nowhere})
+	_, now, err = s.client.broker.Tick(ctx, broker.NewCall(), broker.Tick{Queue: q.Queue, Schedule: q.Name, Due: nowhere, Next: nowhere})
 	return now, err
 }
 
@@ -191,9 +230,8 @@ func (s *scheduler) batchOf(q *broker.QueueSetting) int {
 // interceptors. Jobs of a tick that another scheduler won are answered as
 // existing: they have the same ids.
 func (s *scheduler) tick(ctx context.Context, q *broker.QueueSetting, due, next time.Time, instants []time.Time) (won bool, err error) {
-	f, err := s.client.flow()
-	if err != nil {
-		return false, err
+	if next.After(broker.MaxTime) { // further than a store can tell
+		next = time.Time{}
 	}
 	called := false
 	move := func(ctx context.Context, _ string, jobs []broker.NewJob) ([]Enqueued, error) {
@@ -203,7 +241,7 @@ func (s *scheduler) tick(ctx context.Context, q *broker.QueueSetting, due, next 
 		}
 		t := broker.Tick{Queue: q.Queue, Schedule: q.Name, Due: due, Next: next, Jobs: jobs}
 		err := s.client.repeat(ctx, func(call broker.Call) (err error) {
-			won, _, err = f.Tick(ctx, call, t)
+			won, _, err = s.client.broker.Tick(ctx, call, t)
 			return err
 		})
 		answers := make([]Enqueued, len(jobs))

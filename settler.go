@@ -177,19 +177,27 @@ func (r *run) reportSettled() {
 	r.unreported = nil
 }
 
-// sendNotes sends what handlers noted since the last heartbeat, in one call.
-// Notes are not worth holding up settlements for: what fails is lost.
+// sendNotes sends what handlers noted since the last heartbeat, in as few calls
+// as it takes. Notes are not worth holding up settlements for: what fails is
+// lost.
 func (r *run) sendNotes(batch []*work) {
-	req := broker.ExtendRequest{TTL: r.cfg.LeaseTTL}
-	for _, w := range batch {
-		if w.hasNotes() {
-			req.Leases = append(req.Leases, w.extension())
+	for len(batch) > 0 {
+		req, room := broker.ExtendRequest{TTL: r.cfg.LeaseTTL}, r.client.caps.MaxBytes
+		for len(batch) > 0 && len(req.Leases) < maxBeatJobs {
+			if w := batch[0]; w.hasNotes() {
+				x, fits := w.extensionWithin(&room)
+				if !fits && len(req.Leases) > 0 { // they go with the next call
+					break
+				}
+				req.Leases = append(req.Leases, x)
+			}
+			batch = batch[1:]
 		}
-	}
-	if len(req.Leases) == 0 {
-		return
-	}
-	if _, err := r.client.broker.Extend(r.ctx, req); err != nil && r.ctx.Err() == nil {
-		r.fault("extend", err)
+		if len(req.Leases) == 0 {
+			return
+		}
+		if _, err := r.client.broker.Extend(r.ctx, req); err != nil && r.ctx.Err() == nil {
+			r.fault("extend", err)
+		}
 	}
 }

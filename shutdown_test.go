@@ -271,7 +271,7 @@ func TestALeaseThatComesTooLateIsGivenBack(t *testing.T) {
 	})
 }
 
-type deafBroker struct{ Broker }
+type deafBroker struct{ broker.Broker }
 
 func (d deafBroker) Claim(ctx context.Context, c broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
 	return d.Broker.Claim(context.WithoutCancel(ctx), c, r)

@@ -240,6 +240,9 @@ func (w *Worker) start() (map[string]*taskHandler, error) {
 	if len(w.handlers) == 0 {
 		return nil, fmt.Errorf("%w: the worker handles no task: call Handle first", ErrInvalid)
 	}
+	if n := len(w.handlers); n > broker.MaxWorkerNames {
+		return nil, fmt.Errorf("%w: the worker handles %d tasks, the limit is %d", ErrInvalid, n, broker.MaxWorkerNames)
+	}
 	w.running = true
 	handlers := maps.Clone(w.handlers)
 	for name, h := range handlers {
@@ -268,8 +271,7 @@ func (w *Worker) stopped() {
 // It returns nil after a clean shutdown (and when Drain found nothing more), a
 // *ShutdownError when handlers ignored their cancellation or settlements could
 // not be made in time, ErrInvalid when the worker has no handler or runs
-// already, ErrUnsupported when it has limits or schedules and the broker
-// cannot keep them; and ErrClosed when the client was closed before it was
+// already, and ErrClosed when the client was closed before it was
 // stopped. A fault of the broker never ends it: it is logged once per change,
 // and the worker tries again.
 func (w *Worker) Run(ctx context.Context) error {
@@ -278,11 +280,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("run worker: %w", err)
 	}
 	defer w.stopped()
-	own := w.declaration(handlers)
-	if _, err := w.client.flow(); err != nil && len(own) > 0 {
-		return fmt.Errorf("run worker with limits or schedules: %w", err)
-	}
-	return newRun(ctx, w, handlers).work(ctx, own)
+	return newRun(ctx, w, handlers).work(ctx, w.declaration(handlers))
 }
 
 // ShutdownError is returned by Run when jobs were left at its deadline. Their

@@ -43,13 +43,14 @@ type Broker interface {
 	// Extend is a worker's heartbeat: it registers the worker, pushes each
 	// lease's expiry to now + TTL, and says which leases are lost or to be
 	// cancelled. Answers are in the order of r.Leases. It never returns an
-	// error because of one lease.
+	// error because of one lease. Errors: see ExtendRequest.Validate.
 	Extend(ctx context.Context, r ExtendRequest) ([]Beat, error)
 
 	// Settle ends leases. Each settlement is judged alone; the call is one
 	// commit. The same settlement repeated with its token gives the same
 	// answer as long as the job is kept. When it returns nil, what the answers
-	// say is durable.
+	// say is durable. A call has at most Caps.MaxBatch settlements and follow-ups,
+	// and Caps.MaxBytes of them, error texts as they are cut: ErrTooLarge.
 	Settle(ctx context.Context, c Call, s []Settlement) ([]Settled, error)
 
 	// Await waits until at least one of the jobs is final, or wait is over,
@@ -59,6 +60,19 @@ type Broker interface {
 
 	// Apply does one bounded step of a command.
 	Apply(ctx context.Context, c Call, cmd Command) (Step, error)
+
+	// Configure changes the settings of one queue, all or none. Errors:
+	// ErrInvalid for a setting that can never be right; ErrConflict when a
+	// Revision given is not the current one, a schedule to be paused or resumed
+	// is not there, or a later start of the owner has declared.
+	Configure(ctx context.Context, c Call, queue string, change Change) error
+
+	// Tick moves a schedule's cursor from t.Due to t.Next and enqueues t.Jobs
+	// in the same commit, if the cursor is at t.Due (zero for one that was
+	// never set) and the broker's wall clock is not before it. Of any number of
+	// callers with one Due one wins. now is the broker's wall clock in any
+	// case. A paused schedule is never won.
+	Tick(ctx context.Context, c Call, t Tick) (won bool, now time.Time, err error)
 
 	// Maintain does one bounded step of upkeep for every queue: expires
 	// leases, drops what its retention no longer keeps, compacts. It says
@@ -87,6 +101,10 @@ type Inspector interface {
 	// queue. It costs the number of tasks, not of jobs.
 	Counts(ctx context.Context, queue string) ([]Count, error)
 
+	// Settings returns the settings in force of a queue ("" for all), sorted by
+	// queue, kind and name.
+	Settings(ctx context.Context, queue string) ([]QueueSetting, error)
+
 	// Workers returns the registered workers whose process lives; queue ""
 	// means all, else those that listen to it.
 	Workers(ctx context.Context, queue string) ([]Worker, error)
@@ -95,8 +113,10 @@ type Inspector interface {
 	Explain(ctx context.Context, r Ref) (Explanation, error)
 
 	// Watch returns events of jobs that f chooses (queue, ids, states, task,
-	// tenant, group) from now on, from every client. The channel is closed when
-	// ctx ends or the broker is closed. A slow reader misses events.
+	// tenant, group), or of settings, from now on, from every client. That a
+	// setting changed is told within a second. The channel is closed when ctx
+	// ends or the broker is closed, and when what it knows of other clients is
+	// lost: then watch again. A slow reader misses events.
 	Watch(ctx context.Context, f Filter) (<-chan Event, error)
 
 	// Health says how the store is. Its error is for when not even that can be

@@ -9,7 +9,7 @@ type ClaimRequest struct {
 	Max    int      // free slots: at most this many jobs, 1 to MaxClaimJobs
 	TTL    time.Duration
 	// Worker is the id under which the caller is registered by Extend, or any
-	// name for a caller that is not.
+	// name, of at most MaxNameBytes, for a caller that is not.
 	Worker string
 	// Remote says that the lease outlives this process's handle on the store
 	// (the caller serves it to somebody else, or another process settles it):
@@ -67,7 +67,7 @@ type Extension struct {
 	Ref      Ref
 	Token    Token
 	Progress *Progress // nil: unchanged
-	Log      []string  // lines to keep with the job
+	Log      []string  // lines to keep with the job: it keeps the last 100, and 8 KiB of them
 }
 
 // Beat answers one Extension.

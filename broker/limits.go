@@ -9,19 +9,26 @@ import (
 
 // Sizes that every broker keeps to.
 const (
-	MaxNameBytes   = 128     // of the names of queues, tasks and workers
-	MaxTagBytes    = 256     // of a tenant, a group, a key
+	MaxNameBytes   = 128     // of the names of queues, tasks, workers, settings and their owners; of a worker's id
+	MaxTagBytes    = 256     // of a tenant, a group, a key; of a worker's host
 	MaxHeaderBytes = 8 << 10 // all names and values of one job
 	MaxErrorBytes  = 8 << 10 // longer error texts are cut, so that a failure can always be recorded
 	MaxNoteBytes   = 256     // of a progress note; longer ones are cut
 	MaxBatchJobs   = 10_000  // jobs of one enqueue
-	MaxCallBytes   = 8 << 20 // payloads, headers and results of one call
+	MaxReasonBytes = 1 << 10 // of a command's reason, which is kept with each job
+	MaxSpecBytes   = 1 << 10 // of a schedule's expression
+	MaxCallBytes   = 8 << 20 // what one call carries: see NewJob.Size; results, error texts, notes, log lines
 	MaxClaimTasks  = 256     // tasks named by one claim
 	MaxClaimJobs   = 1000    // jobs taken by one claim
 	MaxPageJobs    = 1000    // jobs of one page of List
 	MaxPageExamine = 10_000  // records that one page of List or one step of Apply looks at
+	MaxWorkerNames = 10_000  // queues that a worker names, and tasks
+	MaxLimitTasks  = 256     // bound by one limit
+	MaxMissed      = 1000    // instants of a schedule that are run late
 	MaxDelay       = 100 * 365 * 24 * time.Hour
 	MaxAttempts    = math.MaxInt32
+
+	MaxChangeSettings = 1000 // named by one Change
 )
 
 // ValidName reports, as an error that says what is allowed, whether s can name
@@ -111,8 +118,11 @@ func (j *NewJob) validateTimes() error {
 	return nil
 }
 
-// Size is what j counts towards MaxCallBytes.
-func (j *NewJob) Size() int { return len(j.Payload) + headerBytes(j.Headers) }
+// Size is what j counts towards MaxCallBytes: its payload, headers (8 more for
+// each), tenant, group and key.
+func (j *NewJob) Size() int {
+	return len(j.Payload) + headerBytes(j.Headers) + 8*len(j.Headers) + len(j.Tenant) + len(j.Group) + len(j.Key)
+}
 
 func headerBytes(h map[string]string) (n int) {
 	for k, v := range h {

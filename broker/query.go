@@ -16,6 +16,9 @@ type Filter struct {
 	// a dead letter, from its death. 0 means any age.
 	OlderThan time.Duration `json:"older_than,omitempty"`
 	NewerThan time.Duration `json:"newer_than,omitempty"`
+	// Settings is for Watch alone: changes of settings, of Queue, in place of
+	// those of jobs. The other fields choose nothing then.
+	Settings bool `json:"settings,omitempty"`
 }
 
 // Page is a part of a list.
@@ -49,7 +52,7 @@ const (
 type Command struct {
 	Kind   CommandKind
 	Filter Filter // Queue is required
-	Reason string // kept with cancelled jobs
+	Reason string // kept with cancelled jobs; at most MaxReasonBytes
 	Limit  int    // change at most this many in this step; 0 means 1000
 	Cursor string
 }
@@ -115,8 +118,9 @@ func (c *Count) Of(s State) int64 {
 	return 0
 }
 
-// Event says that something happened to a job: a hint, for a display. Events
-// can be missed (a slow reader) and are never the only way to learn something.
+// Event says that something happened to a job, or that a setting was changed: a
+// hint, for a display, or to look again. Events can be missed (a slow reader) and
+// are never the only way to learn something.
 type Event struct {
 	Queue  string    `json:"queue"`
 	ID     ID        `json:"id"`
@@ -125,6 +129,9 @@ type Event struct {
 	Reason string    `json:"reason,omitempty"`
 	Worker string    `json:"worker,omitempty"`
 	At     time.Time `json:"at"`
+	// Setting names what was set, declared, removed, paused or resumed; of the
+	// other fields Queue and At are given then.
+	Setting *SettingName `json:"setting,omitempty"`
 }
 
 // Explanation says why a job is not running now.

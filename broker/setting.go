@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"context"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -61,7 +60,7 @@ const MaxWeight = 10_000
 // machine) starts with empty buckets. A handler that outlives its lease may
 // overlap with the next.
 type Limit struct {
-	Tasks []string `json:"tasks"` // that it binds; one at least
+	Tasks []string `json:"tasks"` // that it binds; one at least, MaxLimitTasks at most
 	Per   Scope    `json:"per,omitempty"`
 	// Rate: Count claims per Every, Burst at once (at least 1; 0 means Count).
 	Count int64         `json:"count,omitempty"`
@@ -114,13 +113,17 @@ type Schedule struct {
 	Zone   string        `json:"zone,omitempty"`   // IANA name; "" means UTC
 	DST    string        `json:"dst,omitempty"`    // "wall" (default) or "vixie"
 	Missed string        `json:"missed,omitempty"` // "latest" (default), "all", "skip"
-	Cap    int           `json:"cap,omitempty"`    // for "all": at most so many; 0 means 100
+	Cap    int           `json:"cap,omitempty"`    // at most so many of the missed, up to MaxMissed; 0 means 100
 	Grace  time.Duration `json:"grace,omitempty"`  // for "skip": how late is not missed; 0 means 1 minute
 	Job    NewJob        `json:"job"`              // without Delay, At and batch; ID is unused. Its strings are UTF-8
-	Paused bool          `json:"paused,omitempty"`
 
-	// The cursor: the next instant, kept by the broker. It is zero until the
-	// first Tick set it, and again when Spec, Zone or DST change.
+	// What follows is kept by the broker beside what was set or declared. In a
+	// change it means nothing; of a Declared schedule it is zero.
+
+	// Paused says that an operator stopped the schedule: Change.Pause.
+	Paused bool `json:"paused,omitempty"`
+	// Due is the cursor: the next instant. It is zero until the first Tick set
+	// it, and again when Spec, Zone or DST change.
 	Due time.Time `json:"due,omitzero"`
 }
 
@@ -130,18 +133,41 @@ type Change struct {
 	// queue: the start of a program, or its rollback, ends with its own set. An
 	// unchanged schedule keeps its cursor.
 	Declare bool
-	Owner   string
+	Owner   string // who declares, or of whom Undeclare is
+	// Start names the start of the program that declares, and Age is how long
+	// ago that was, 0 to MaxDelay. The last start wins: once one of an owner has
+	// declared for the queue, ErrConflict refuses an older one that comes late,
+	// whatever it declares. The same start may declare again. A zero Start is
+	// one of its own. (How long ago, since it is the broker's clock that decides
+	// which of two starts is the later one.) A start that left nothing declared
+	// is remembered for StartKept.
+	Start ID
+	Age   time.Duration
 	// Set adds or replaces settings: an operator's when Declare is not set.
 	Set []Setting
 	// Clear removes an operator's settings, so that what is declared holds
-	// again. One that was never set is no error.
+	// again. One that was never set is no error; one that is in Set, too, is
+	// refused.
 	Clear []SettingName
+	// Undeclare removes what Owner declares under these names, an operator's
+	// settings over it excepted: for what a program left that is gone. Its next
+	// start declares it again. What Owner does not declare is no error.
+	Undeclare []SettingName
+	// Pause and Resume name schedules that an operator stops, or lets go on. A
+	// pause is a fact beside the setting: no declaration, no operator's change
+	// and no clearing ends it, and it changes no revision; only a schedule that
+	// is gone takes its pause along. They come after Set, Clear and Undeclare, and are
+	// refused with ErrConflict when there is no such schedule then.
+	Pause, Resume []string
 }
+
+// StartKept is how long the start of an owner who declares nothing is known.
+const StartKept = 7 * 24 * time.Hour
 
 // SettingName is the identity of a setting within its queue.
 type SettingName struct {
-	Kind SettingKind
-	Name string
+	Kind SettingKind `json:"kind"`
+	Name string      `json:"name"`
 }
 
 // Tick moves a schedule's cursor and enqueues the jobs of the instants that it
@@ -151,25 +177,6 @@ type Tick struct {
 	Due             time.Time // where the caller saw the cursor
 	Next            time.Time // where it goes; zero when the expression never fires again
 	Jobs            []NewJob
-}
-
-// Flow is the part of the contract about time and flow.
-type Flow interface {
-	// Configure changes the settings of one queue, all or none. Errors:
-	// ErrInvalid for a setting that can never be right; ErrConflict when a
-	// Revision given is not the current one.
-	Configure(ctx context.Context, c Call, queue string, change Change) error
-
-	// Settings returns the settings in force of a queue ("" for all), sorted by
-	// queue, kind and name.
-	Settings(ctx context.Context, queue string) ([]QueueSetting, error)
-
-	// Tick moves a cursor from t.Due to t.Next and enqueues t.Jobs in the same
-	// commit, if the cursor is at t.Due (zero for one that was never set) and
-	// the broker's wall clock is not before it. Of any number of callers with
-	// one Due one wins. now is the broker's wall clock in any case. A paused
-	// schedule is never won.
-	Tick(ctx context.Context, c Call, t Tick) (won bool, now time.Time, err error)
 }
 
 // QueueSetting is a setting and the queue that it governs.
@@ -182,7 +189,7 @@ type QueueSetting struct {
 // ErrInvalid and names the field.
 func (s *Setting) Validate() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s %q: %s", ErrInvalid, s.Kind, s.Name, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%w: %.64s %.64q: %s", ErrInvalid, s.Kind, s.Name, fmt.Sprintf(format, args...))
 	}
 	switch s.Kind {
 	case LimitSetting:
@@ -246,6 +253,8 @@ func (l *Limit) validate(bad func(string, ...any) error) error {
 	switch {
 	case len(l.Tasks) == 0:
 		return bad("it binds no task")
+	case len(l.Tasks) > MaxLimitTasks:
+		return bad("it binds %d tasks, the limit is %d", len(l.Tasks), MaxLimitTasks)
 	case rate == (l.Running != 0):
 		return bad("it is either a rate or a number of running jobs")
 	case rate && (l.Count < 1 || l.Every < 1 || l.Burst < 0):
@@ -288,8 +297,12 @@ func (s *Schedule) validate(bad func(string, ...any) error) error {
 		return bad("DST policy %.64q is unknown, allowed are wall (or nothing) and vixie", s.DST)
 	case s.Missed != "" && s.Missed != "latest" && s.Missed != "all" && s.Missed != "skip":
 		return bad("policy %.64q for missed instants is unknown, allowed are latest (or nothing), all and skip", s.Missed)
-	case s.Cap < 0:
-		return bad("the cap is %d, allowed are 1 and more (0 means 100)", s.Cap)
+	case len(s.Spec) > MaxSpecBytes:
+		return bad("the expression has %d bytes, the limit is %d", len(s.Spec), MaxSpecBytes)
+	case len(s.Zone) > MaxTagBytes:
+		return bad("the zone has %d bytes, the limit is %d", len(s.Zone), MaxTagBytes)
+	case s.Cap < 0 || s.Cap > MaxMissed:
+		return bad("the cap is %d, allowed are 1 to %d (0 means 100)", s.Cap, MaxMissed)
 	case s.Grace < 0 || s.Grace > MaxDelay:
 		return bad("the grace is %v, allowed are 0 (which means 1 minute) to %v", s.Grace, MaxDelay)
 	case j.Delay != 0 || !j.At.IsZero():

@@ -65,7 +65,7 @@ func TestSettingThatCannotBeKeptIsRefusedByField(t *testing.T) {
 		{"delay", scheduled(func(s *broker.Schedule) { s.Job.Delay = 1 })},
 		{"batch", scheduled(func(s *broker.Schedule) { s.Job.BatchSize = 1 })},
 		{"batch", scheduled(func(s *broker.Schedule) { s.Job.Batch = broker.NewID() })},
-		{"1 and more", scheduled(func(s *broker.Schedule) { s.Cap = -1 })},
+		{"1 to 1000", scheduled(func(s *broker.Schedule) { s.Cap = -1 })},
 		{"1 minute", scheduled(func(s *broker.Schedule) { s.Grace = -1 })},
 		{"wall (or nothing) and vixie", scheduled(func(s *broker.Schedule) { s.DST = "Wall" })},
 		{"latest (or nothing), all and skip", scheduled(func(s *broker.Schedule) { s.Missed = bytes })},

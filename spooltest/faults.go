@@ -127,13 +127,13 @@ func (f *faulty) Apply(ctx context.Context, c broker.Call, cmd broker.Command) (
 	return through(f, Apply, func() (broker.Step, error) { return f.Broker.Apply(ctx, c, cmd) })
 }
 
-// Configure implements broker.Flow.
+// Configure implements broker.Broker.
 func (f *faulty) Configure(ctx context.Context, c broker.Call, queue string, change broker.Change) error {
 	_, err := through(f, Configure, func() (struct{}, error) { return struct{}{}, f.Broker.Configure(ctx, c, queue, change) })
 	return err
 }
 
-// Tick implements broker.Flow.
+// Tick implements broker.Broker.
 func (f *faulty) Tick(ctx context.Context, c broker.Call, t broker.Tick) (bool, time.Time, error) {
 	type answer struct {
 		won bool

@@ -161,7 +161,7 @@ var flowBreakages = []breakage{
 			right(f, c)
 			for i := range c.Set {
 				if name := nameOf(&c.Set[i]); c.Declare {
-					f.put(name, layers{f.settings[name].declared, nil})
+					f.put(name, layers{declared: f.settings[name].declared})
 				}
 			}
 		}
@@ -170,6 +170,36 @@ var flowBreakages = []breakage{
 		right := r.change
 		r.change = func(f *flow, c broker.Change) { c.Clear = nil; right(f, c) }
 	}, []string{"settings", "limits"}, true},
+	{"the last declaration wins, however old its start", func(r *rules) { r.late = func(_, _ start) bool { return false } }, []string{"settings"}, true},
+	{"a start declares once", func(r *rules) {
+		r.late = func(last, began start) bool {
+			return began.at.Before(last.at) || began.id == last.id && !began.id.IsZero()
+		}
+	}, []string{"settings"}, true},
+	{"nobody is told of settings", func(r *rules) {
+		r.told = func(*store, string, map[broker.SettingName]layers, map[broker.SettingName]layers) {}
+	}, []string{"watch"}, false},
+	{"a pause is told to nobody", func(r *rules) {
+		right := r.told
+		r.told = func(s *store, queue string, before, now map[broker.SettingName]layers) {
+			now = maps.Clone(now)
+			for name, l := range now {
+				l.paused = before[name].paused
+				now[name] = l
+			}
+			right(s, queue, before, now)
+		}
+	}, []string{"watch"}, false},
+	{"a declaration ends a pause", func(r *rules) {
+		right := r.change
+		r.change = func(f *flow, c broker.Change) {
+			right(f, c)
+			for name, l := range f.settings {
+				l.paused = l.paused && !c.Declare
+				f.settings[name] = l
+			}
+		}
+	}, []string{"schedules"}, true},
 	{"a redeclaration is always a change", func(r *rules) {
 		right := r.change
 		r.change = func(f *flow, c broker.Change) {
@@ -177,7 +207,8 @@ var flowBreakages = []breakage{
 				if c.Declare && l.declared != nil {
 					copied := *l.declared
 					copied.Weight++
-					f.settings[name] = layers{&copied, l.operator}
+					l.declared = &copied
+					f.settings[name] = l
 				}
 			}
 			right(f, c)

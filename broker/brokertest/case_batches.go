@@ -189,7 +189,7 @@ var batchRules = []rule{
 				jobs[i].Key = key
 				_, err := f.b.Enqueue(f.ctx, broker.NewCall(), queue, jobs)
 				f.wantErr("enqueue", err, broker.ErrInvalid)
-				_, _, err = f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: jobs})
+				_, _, err = f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: jobs})
 				f.wantErr("tick", err, broker.ErrInvalid)
 			}
 		}

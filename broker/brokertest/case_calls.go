@@ -38,7 +38,6 @@ var callRules = []rule{
 		}
 	}},
 	{"a repeated enqueue replaces nothing again", func(f *fixture) {
-		f.needsFlow()
 		f.needsRetry()
 		ref := f.addOne(again(keyed("k", broker.HoldUntilFinal, 0), broker.RepeatReplace, "one"))
 		c, two := broker.NewCall(), again(keyed("k", broker.HoldUntilFinal, 0), broker.RepeatReplace, "two")
@@ -123,25 +122,23 @@ var callRules = []rule{
 		f.wantSame("pause", func() string { return fmt.Sprint(f.applyAs(c, pause)) }, fmt.Sprint(first))
 	}},
 	{"a repeated change of settings changes nothing, and is no conflict", func(f *fixture) {
-		f.needsFlow()
 		f.needsRetry()
 		f.set(weight("x", 1))
 		next := weight("x", 2)
 		next.Revision = f.inForce(broker.WeightSetting, "x").Revision
 		c, change := broker.NewCall(), broker.Change{Set: []broker.Setting{next}}
 		for _, now := range []int{2, 3} {
-			f.must("configure", f.b.(broker.Flow).Configure(f.ctx, c, queue, change))
+			f.must("configure", f.b.Configure(f.ctx, c, queue, change))
 			want(f, "weight", f.inForce(broker.WeightSetting, "x").Weight, now)
 			f.set(weight("x", 3))
 		}
 	}},
 	{"a repeated tick is won again, and moves and adds nothing", func(f *fixture) {
-		f.needsFlow()
 		f.needsRetry()
 		due := f.scheduled()
 		c, t := broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: []broker.NewJob{{Task: task}}}
 		for n := range 3 {
-			won, _, err := f.b.(broker.Flow).Tick(f.ctx, c, t)
+			won, _, err := f.b.Tick(f.ctx, c, t)
 			f.must("tick", err)
 			want(f, "won", won, true)
 			want(f, "depth", f.depth(), 1)

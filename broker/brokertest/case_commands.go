@@ -114,12 +114,6 @@ var cancelRules = []rule{
 		f.command(broker.CancelJobs)
 		want(f, "text", f.wantState(l.Job.Ref(), broker.Cancelled, broker.ReasonCancelled).Error, "boom")
 	}},
-	{"a long text of the operator is cut", func(f *fixture) {
-		ref := f.addOne(plain())
-		long := string(make([]byte, broker.MaxErrorBytes+100))
-		f.apply(broker.Command{Kind: broker.CancelJobs, Filter: broker.Filter{Queue: queue}, Reason: long})
-		want(f, "text", f.get(ref).Error, broker.CutError(long))
-	}},
 }
 
 var commandRules = []rule{
@@ -192,7 +186,6 @@ var commandRules = []rule{
 		want(f, "cancelled", f.count(queue, task).Cancelled, 2)
 	}},
 	{"a batch that one step completes is reached by a later step, and not by the same", func(f *fixture) {
-		f.needsFlow()
 		c := broker.Command{Kind: broker.DeleteJobs, Filter: broker.Filter{Queue: queue, States: []broker.State{broker.Ready}}}
 		refs := f.add(queue, append(batch(2), plain())...)
 		want(f, "deleted by one step", f.apply(c), 3)

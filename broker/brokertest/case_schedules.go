@@ -49,7 +49,7 @@ var scheduleRules = []rule{
 	}},
 	{"a first tick with jobs is refused", func(f *fixture) {
 		f.set(schedule("s", "* * * * *"))
-		_, _, err := f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Next: f.now(), Jobs: []broker.NewJob{plain()}})
+		_, _, err := f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Next: f.now(), Jobs: []broker.NewJob{plain()}})
 		f.wantErr("tick", err, broker.ErrInvalid)
 		f.wantCursor("then", time.Time{})
 		want(f, "depth", f.depth(), 0)
@@ -92,13 +92,30 @@ var scheduleRules = []rule{
 	{"a tick that does not go forward is not won", func(f *fixture) {
 		due := f.scheduled()
 		for _, next := range []time.Time{due, due.Add(-time.Minute)} {
-			won, _, err := f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: next, Jobs: []broker.NewJob{plain()}})
+			won, _, err := f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: next, Jobs: []broker.NewJob{plain()}})
 			if won || err != nil && !errors.Is(err, broker.ErrInvalid) {
 				f.Errorf("to %v: won %v, error %v", next, won, err)
 			}
 		}
 		f.wantCursor("then", due)
 		want(f, "depth", f.depth(), 0)
+	}},
+	{"a tick to a time that no store can keep is refused", func(f *fixture) {
+		due := f.scheduled()
+		for _, at := range []time.Time{
+			broker.MaxTime.Add(1), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(0, 0), time.Unix(-1, 0), time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC),
+		} {
+			for what, t := range map[string]broker.Tick{"due": {Due: at, Next: due}, "next": {Due: due, Next: at}} {
+				t.Queue, t.Schedule, t.Jobs = queue, "s", []broker.NewJob{plain()}
+				won, _, err := f.b.Tick(f.ctx, broker.NewCall(), t)
+				f.wantErr(what+" "+at.String(), err, broker.ErrInvalid)
+				want(f, "won", won, false)
+			}
+		}
+		f.wantCursor("then", due)
+		want(f, "depth", f.depth(), 0)
+		want(f, "to the last one", f.tickTo("s", due, broker.MaxTime), true)
+		f.wantCursor("then", broker.MaxTime)
 	}},
 	{"a schedule that fires no more is never won again", func(f *fixture) {
 		due := f.scheduled()
@@ -107,27 +124,29 @@ var scheduleRules = []rule{
 			f.Errorf("the cursor is at %v, want it far away", got)
 		}
 		for _, from := range []time.Time{{}, due, f.cursor("s")} {
-			want(f, "another", f.tickTo("s", from, from.Add(time.Minute)), false)
+			want(f, "another", f.tickTo("s", from, time.Time{}), false)
 		}
 		f.set(schedule("s", "@hourly"))
 		f.wantCursor("with another expression", time.Time{})
 	}},
 	{"a paused schedule is not won, and goes on where it was", func(f *fixture) {
 		due := f.scheduled()
-		paused := schedule("s", "* * * * *")
-		paused.Schedule.Paused = true
-		f.set(paused)
+		f.pause("s")
+		want(f, "shown as paused", f.inForce(broker.ScheduleSetting, "s").Schedule.Paused, true)
+		f.pause("s")
 		want(f, "paused", f.tickTo("s", due, due.Add(time.Minute), plain()), false)
 		f.wantCursor("paused", due)
 		want(f, "depth", f.depth(), 0)
-		f.set(schedule("s", "* * * * *"))
+		f.resume("s")
+		want(f, "shown as paused", f.inForce(broker.ScheduleSetting, "s").Schedule.Paused, false)
+		f.resume("s")
 		want(f, "resumed", f.tickTo("s", due, due.Add(time.Minute), plain()), true)
 	}},
 	{"a schedule that is not there is not won", func(f *fixture) {
 		due := f.scheduled()
 		want(f, "another name", f.tickTo("none", due, due.Add(time.Minute), plain()), false)
 		want(f, "no name that was set", f.tickTo("none", time.Time{}, due), false)
-		won, _, err := f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: "other", Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: []broker.NewJob{plain()}})
+		won, _, err := f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: "other", Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: []broker.NewJob{plain()}})
 		f.must("tick of another queue", err)
 		want(f, "another queue", won, false)
 		f.clear(schedule("s", ""))
@@ -145,9 +164,9 @@ var scheduleRules = []rule{
 		due := f.scheduled()
 		keeps := map[string]func(s *broker.Schedule){
 			"missed": func(s *broker.Schedule) { s.Missed = "all" }, "cap": func(s *broker.Schedule) { s.Cap = 3 },
-			"grace": func(s *broker.Schedule) { s.Grace = time.Hour }, "paused": func(s *broker.Schedule) { s.Paused = true },
-			"job": func(s *broker.Schedule) { s.Job.Task, s.Job.Payload = "other", []byte("new") },
-			"due": func(s *broker.Schedule) { s.Due = due.Add(time.Hour) }, "nothing": func(*broker.Schedule) {},
+			"grace": func(s *broker.Schedule) { s.Grace = time.Hour },
+			"job":   func(s *broker.Schedule) { s.Job.Task, s.Job.Payload = "other", []byte("new") },
+			"due":   func(s *broker.Schedule) { s.Due = due.Add(time.Hour) }, "nothing": func(*broker.Schedule) {},
 		}
 		for what, change := range keeps {
 			s := schedule("s", "* * * * *")
@@ -177,13 +196,11 @@ var scheduleRules = []rule{
 		f.tickTo("s", time.Time{}, due)
 		f.declare("p", s, weight("x", 2))
 		f.wantCursor("declared again", due)
-		paused := schedule("s", "* * * * *")
-		paused.Schedule.Paused = true
-		f.set(paused)
+		f.pause("s")
 		f.wantCursor("paused by an operator", due)
 		f.declare("p", s)
 		want(f, "paused", f.tickTo("s", due, due.Add(time.Minute), plain()), false)
-		f.clear(s)
+		f.resume("s")
 		f.wantCursor("as declared", due)
 		want(f, "tick", f.tickTo("s", due, due.Add(time.Minute), plain()), true)
 		other := schedule("s", "@hourly")
@@ -194,6 +211,54 @@ var scheduleRules = []rule{
 		f.wantCursor("another is declared below it", due)
 		f.clear(s)
 		f.wantCursor("that is in force", time.Time{})
+	}},
+	{"a pause is the operator's alone: no other change ends it, and it ends with its schedule", func(f *fixture) {
+		paused := func() bool { return f.inForce(broker.ScheduleSetting, "s").Schedule.Paused }
+		s := schedule("s", "* * * * *")
+		f.declare("p", s)
+		before := f.inForce(broker.ScheduleSetting, "s").Revision
+		f.pause("s")
+		now := f.inForce(broker.ScheduleSetting, "s")
+		if now.Owner != "p" || now.Revision != before || now.Declared != nil {
+			f.Errorf("a pause makes it %s", settingText(&now))
+		}
+		for what, change := range map[string]func(){
+			"the same declared again":    func() { f.declare("p", s) },
+			"another declared":           func() { f.declare("p", schedule("s", "@hourly")) },
+			"declared by another":        func() { f.declare("q", s) },
+			"an operator's over it":      func() { f.set(schedule("s", "@daily")) },
+			"the operator's cleared":     func() { f.clear(s) },
+			"an operator's, not paused":  func() { f.set(schedule("s", "@daily")); f.clear(s) },
+			"what is set says otherwise": func() { o := schedule("s", "@daily"); o.Schedule.Paused = false; f.set(o); f.clear(s) },
+		} {
+			change()
+			want(f, "paused after "+what, paused(), true)
+		}
+		f.resume("s")
+		o := schedule("s", "* * * * *")
+		o.Schedule.Paused = true
+		f.set(o)
+		want(f, "paused by what is set", paused(), false)
+		f.clear(s)
+		f.pause("s")
+		f.declare("p")
+		f.declare("q")
+		want(f, "kind of what is gone", f.inForce(broker.ScheduleSetting, "s").Kind, "")
+		f.declare("p", s)
+		want(f, "paused when it comes again", paused(), false)
+	}},
+	{"a pause of a schedule that is not there, or in a declaration, is refused whole", func(f *fixture) {
+		f.set(schedule("s", "* * * * *"), weight("s2", 1))
+		f.wantErr("pause", f.change(broker.Change{Pause: []string{"s", "s2"}, Set: []broker.Setting{weight("x", 2)}}), broker.ErrConflict)
+		f.wantErr("resume", f.change(broker.Change{Resume: []string{"none"}}), broker.ErrConflict)
+		f.wantErr("what goes", f.change(broker.Change{Pause: []string{"s"}, Clear: []broker.SettingName{{Kind: broker.ScheduleSetting, Name: "s"}}}), broker.ErrConflict)
+		f.wantErr("both", f.change(broker.Change{Pause: []string{"s"}, Resume: []string{"s"}}), broker.ErrInvalid)
+		f.wantErr("declared", f.change(broker.Change{Declare: true, Owner: "p", Pause: []string{"s"}}), broker.ErrInvalid)
+		f.wantErr("declared", f.change(broker.Change{Declare: true, Owner: "p", Resume: []string{"s"}}), broker.ErrInvalid)
+		f.wantSettings("then", schedule("s", "* * * * *"), weight("s2", 1))
+		want(f, "paused", f.inForce(broker.ScheduleSetting, "s").Schedule.Paused, false)
+		f.must("new and paused", f.change(broker.Change{Set: []broker.Setting{schedule("n", "@hourly")}, Pause: []string{"n"}}))
+		want(f, "paused", f.inForce(broker.ScheduleSetting, "n").Schedule.Paused, true)
 	}},
 	{"what is gone from a declaration is gone, and does not fire", func(f *fixture) {
 		f.declare("p", schedule("s", "* * * * *"), schedule("s2", "* * * * *"))
@@ -209,7 +274,7 @@ var scheduleRules = []rule{
 		for i := range 10 {
 			won := make([]bool, 5)
 			f.each(5, func(n int, b broker.Broker) {
-				w, _, err := b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{
+				w, _, err := b.Tick(f.ctx, broker.NewCall(), broker.Tick{
 					Queue: queue, Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: []broker.NewJob{plain()},
 				})
 				if err != nil {
@@ -243,7 +308,7 @@ var scheduleRules = []rule{
 		for what, jobs := range map[string][]broker.NewJob{
 			"a bad task": {plain(), {Task: "a b"}}, "a negative delay": {{Task: task, Delay: -1}}, "half a batch": batch(2)[:2],
 		} {
-			_, _, err := f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: jobs})
+			_, _, err := f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: "s", Due: due, Next: due.Add(time.Minute), Jobs: jobs})
 			f.wantErr(what, err, broker.ErrInvalid)
 		}
 		f.wantCursor("then", due)

@@ -28,7 +28,7 @@ var settingRules = []rule{
 	{"settings are sorted by queue, kind and name, and can be had for one queue", func(f *fixture) {
 		for _, q := range []string{"b", "a", "a-b", "B"} {
 			c := broker.Change{Set: []broker.Setting{weight("y", 1), weight("x", 1), weight("", 2), ageing(time.Second), weight("x\x00", 1)}}
-			f.must("configure", f.b.(broker.Flow).Configure(f.ctx, broker.NewCall(), q, c))
+			f.must("configure", f.b.Configure(f.ctx, broker.NewCall(), q, c))
 		}
 		var got, wanted []string
 		for _, s := range f.settings("") {
@@ -53,9 +53,12 @@ var settingRules = []rule{
 			f.wantSettings(what, weight("old", 2))
 		}
 		for _, name := range []string{"", ".", "a b"} {
-			err := f.b.(broker.Flow).Configure(f.ctx, broker.NewCall(), name, broker.Change{Set: []broker.Setting{weight("x", 1)}})
+			err := f.b.Configure(f.ctx, broker.NewCall(), name, broker.Change{Set: []broker.Setting{weight("x", 1)}})
 			f.wantErr("queue "+name, err, broker.ErrInvalid)
 		}
+		f.wantErr("set and cleared", f.change(broker.Change{
+			Set: []broker.Setting{weight("old", 3)}, Clear: []broker.SettingName{{Kind: broker.WeightSetting, Name: "old"}},
+		}), broker.ErrInvalid)
 		f.wantErr("a declaration without an owner", f.change(broker.Change{Declare: true, Set: []broker.Setting{weight("x", 1)}}), broker.ErrInvalid)
 	}},
 	{"an operator's setting is in force until it is cleared", func(f *fixture) {
@@ -107,6 +110,28 @@ var settingRules = []rule{
 		f.declare("r")
 		f.wantSettings("nothing of an owner that had nothing", weight("c", 3), weight("d", 4))
 	}},
+	{"what an owner declares can be removed by name, and comes back with its next declaration", func(f *fixture) {
+		undeclare := func(owner string, of ...broker.Setting) error {
+			c := broker.Change{Owner: owner}
+			for i := range of {
+				c.Undeclare = append(c.Undeclare, nameOf(&of[i]))
+			}
+			return f.change(c)
+		}
+		f.declare("p", weight("x", 2), weight("y", 3), weight("z", 4))
+		f.set(weight("y", 9))
+		f.must("of another owner", undeclare("q", weight("x", 0), weight("none", 0)))
+		f.wantSettings("of another owner", weight("x", 2), weight("y", 9), weight("z", 4))
+		f.must("undeclare", undeclare("p", weight("x", 0), weight("y", 0)))
+		f.wantSettings("what an operator set stays", weight("y", 9), weight("z", 4))
+		f.clear(weight("y", 0))
+		f.wantSettings("nothing is below it", weight("z", 4))
+		f.declare("p", weight("x", 2), weight("z", 4))
+		f.wantSettings("declared again", weight("x", 2), weight("z", 4))
+		f.wantErr("of nobody", undeclare("", weight("x", 0)), broker.ErrInvalid)
+		f.wantErr("in a declaration", f.change(broker.Change{Declare: true, Owner: "p", Undeclare: []broker.SettingName{{Kind: broker.WeightSetting, Name: "x"}}}), broker.ErrInvalid)
+		f.wantSettings("refused", weight("x", 2), weight("z", 4))
+	}},
 	{"versions of a program deployed over each other end with the last one's settings", func(f *fixture) {
 		old := []broker.Setting{running("slots", broker.PerQueue, 2), weight("x", 2)}
 		next := []broker.Setting{running("slots", broker.PerQueue, 5), weight("y", 3)}
@@ -116,6 +141,36 @@ var settingRules = []rule{
 			f.declare("p", next...)
 			f.wantSettings("forward", next...)
 		}
+	}},
+	{"the last start of an owner wins, however late an older one declares", func(f *fixture) {
+		started := func(owner string, id byte, age time.Duration, settings ...broker.Setting) error {
+			return f.change(broker.Change{Declare: true, Owner: owner, Start: broker.ID{id}, Age: age, Set: settings})
+		}
+		const long = 1000 * time.Hour // so that the time that the case takes decides nothing
+		f.must("the second start", started("p", 2, long, weight("x", 2)))
+		f.wantErr("the first, late", started("p", 1, 2*long, weight("x", 1), weight("y", 1)), broker.ErrConflict)
+		f.wantErr("with nothing", started("p", 1, 2*long), broker.ErrConflict)
+		f.wantSettings("refused", weight("x", 2))
+		f.must("of another owner", started("q", 1, 2*long, weight("y", 1)))
+		f.must("the second again, which looks older", started("p", 2, 3*long, weight("x", 3)))
+		f.must("the second again", started("p", 2, long))
+		f.wantErr("the first, when there is nothing", started("p", 1, 2*long, weight("x", 1)), broker.ErrConflict)
+		f.wantSettings("nothing of one owner", weight("y", 1))
+		f.set(weight("x", 9))
+		f.must("the third", started("p", 3, long/2, weight("x", 4)))
+		f.wantErr("the second is the former one now", started("p", 2, long, weight("x", 2)), broker.ErrConflict)
+		f.declare("p", weight("x", 5))
+		f.wantErr("the third after one that has no name", started("p", 3, long/2, weight("x", 4)), broker.ErrConflict)
+		f.clear(weight("x", 0))
+		f.wantSettings("in the end", weight("x", 5), weight("y", 1))
+		f.wantErr("a start to come", started("p", 4, -1), broker.ErrInvalid)
+		f.wantErr("a start of long ago", started("p", 4, broker.MaxDelay+1), broker.ErrInvalid)
+		if !f.h.Reopen {
+			return
+		}
+		f.must("close", f.b.Close())
+		f.b = f.open()
+		f.wantErr("the third, after a restart", started("p", 3, long/2, weight("x", 4)), broker.ErrConflict)
 	}},
 	{"the last declaration of a name wins, and it belongs to its owner", func(f *fixture) {
 		f.declare("p", weight("x", 2), weight("y", 2))
@@ -198,6 +253,25 @@ var settingRules = []rule{
 		f.clear(all[0])
 		f.set(running("l9", broker.PerQueue, 5))
 	}},
+	{"a change that is too large is refused whole", func(f *fixture) {
+		many := make([]broker.Setting, broker.MaxChangeSettings+1)
+		for i := range many {
+			many[i] = weight(fmt.Sprint(i), 2)
+		}
+		f.wantErr("one too many", f.change(broker.Change{Set: many}), broker.ErrInvalid)
+		f.wantErr("one too many to clear", f.change(broker.Change{Clear: make([]broker.SettingName, broker.MaxChangeSettings+1)}), broker.ErrInvalid)
+		f.wantErr("a long owner", f.change(broker.Change{Declare: true, Owner: strings.Repeat("o", broker.MaxNameBytes+1)}), broker.ErrInvalid)
+		large := make([]broker.Setting, 10)
+		for i := range large {
+			large[i] = schedule(fmt.Sprint("s", i), "@hourly")
+			large[i].Schedule.Job.Payload = make([]byte, 700<<10)
+		}
+		f.wantErr("too many bytes", f.change(broker.Change{Set: large}), broker.ErrTooLarge)
+		f.wantSettings("refused")
+		f.set(large[:8]...)
+		f.set(many[1:]...)
+		want(f, "settings", len(f.settings(queue)), 8+broker.MaxChangeSettings)
+	}},
 	{"the caller owns what it gave and what it got", func(f *fixture) {
 		given := everyKind()
 		f.set(given...)
@@ -215,7 +289,7 @@ var settingRules = []rule{
 		f.set(running("slots", broker.PerQueue, 1))
 		f.addMany(3)
 		want(f, "leases", len(f.take(other, broker.ClaimRequest{}).Leases), 1)
-		all, err := other.(broker.Flow).Settings(f.ctx, "")
+		all, err := other.Settings(f.ctx, "")
 		f.must("settings", err)
 		exactly(f, "settings", all, 1)
 	}},
@@ -237,13 +311,14 @@ var settingRules = []rule{
 		}
 		f.declare("p", everyKind()...)
 		f.set(weight("acme", 8), weight("z", 2))
-		f.tickTo("nightly", time.Time{}, f.now().Add(time.Hour)) // it is paused: nothing changes
+		f.pause("nightly")
 		before := settingsText(f.settings(""))
 		for range 2 {
 			f.must("close", f.b.Close())
 			f.b = f.open()
 			want(f, "settings", settingsText(f.settings("")), before)
 		}
+		want(f, "a tick of what is paused", f.tickTo("nightly", time.Time{}, f.now().Add(time.Hour)), false)
 		f.declare("p", everyKind()...)
 		want(f, "settings after an unchanged redeclaration", settingsText(f.settings("")), before)
 	}},
@@ -253,10 +328,10 @@ var settingRules = []rule{
 		ended, cancel := context.WithCancel(f.ctx)
 		cancel()
 		for _, c := range []struct {
-			b    broker.Flow
+			b    broker.Broker
 			ctx  context.Context
 			want error
-		}{{b.(broker.Flow), f.ctx, broker.ErrClosed}, {f.b.(broker.Flow), ended, context.Canceled}} {
+		}{{b, f.ctx, broker.ErrClosed}, {f.b, ended, context.Canceled}} {
 			f.wantErr("configure", c.b.Configure(c.ctx, broker.NewCall(), queue, broker.Change{Set: []broker.Setting{weight("x", 2)}}), c.want)
 			_, err := c.b.Settings(c.ctx, "")
 			f.wantErr("settings", err, c.want)
@@ -265,67 +340,4 @@ var settingRules = []rule{
 		}
 		f.wantSettings("after all")
 	}},
-}
-
-// wrongSettings are settings that can never be right.
-func wrongSettings() map[string]broker.Setting {
-	set := func(s broker.Setting, change func(s *broker.Setting)) broker.Setting { change(&s); return s }
-	return map[string]broker.Setting{
-		"an unknown kind":                {Kind: "wieght", Name: "x", Weight: 1},
-		"no kind":                        {},
-		"a limit without a name":         running("", broker.PerQueue, 1),
-		"a limit with nothing":           {Kind: broker.LimitSetting, Name: "l"},
-		"a limit of no task":             {Kind: broker.LimitSetting, Name: "l", Limit: &broker.Limit{Running: 1}},
-		"a limit of a bad task":          running("l", broker.PerQueue, 1, "a b"),
-		"a limit of none":                running("l", broker.PerQueue, 0),
-		"a limit below none":             running("l", broker.PerQueue, -1),
-		"a limit of an unknown scope":    running("l", "tenants", 1),
-		"a limit that is a rate as well": set(rated("l", broker.PerQueue, 1, time.Second, 0), func(s *broker.Setting) { s.Limit.Running = 1 }),
-		"a rate of none":                 rated("l", broker.PerQueue, 0, time.Second, 0),
-		"a rate below none":              rated("l", broker.PerQueue, -1, time.Second, 0),
-		"a rate without a span":          rated("l", broker.PerQueue, 1, 0, 0),
-		"a rate with a negative burst":   rated("l", broker.PerQueue, 1, time.Second, -1),
-		"a weight of none":               weight("x", 0),
-		"a weight below none":            weight("x", -1),
-		"a weight above the most":        weight("x", broker.MaxWeight+1),
-		"a capacity of nothing":          capacity("", broker.Capacity{}),
-		"a negative capacity":            capacity("", broker.Capacity{Jobs: 5, Bytes: -1}),
-		"a capacity of one tenant":       capacity("acme", broker.Capacity{Jobs: 5}),
-		"a retention of nothing":         {Kind: broker.RetentionSetting},
-		"a retention of a bad task":      retention("a b", broker.Retention{Done: time.Hour}),
-		"ageing of no step":              ageing(0),
-		"ageing backwards":               ageing(-time.Second),
-		"a schedule of no name":          schedule("", "@hourly"),
-		"a schedule of no expression":    schedule("s", ""),
-		"a schedule of no task":          set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Job.Task = "" }),
-		"a schedule of nothing":          {Kind: broker.ScheduleSetting, Name: "s"},
-		"a weight of bytes":              weight("\xff", 1),
-		"a schedule for bytes":           set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Job.Tenant = "\xff" }),
-		"a schedule with a header of bytes": set(schedule("s", "@hourly"), func(s *broker.Setting) {
-			s.Schedule.Job.Headers = map[string]string{"h": "\xff"}
-		}),
-		"a schedule at a time far east": set(schedule("s", "@hourly"), func(s *broker.Setting) {
-			s.Schedule.Job.At = time.Date(2026, 3, 1, 12, 0, 0, 0, time.FixedZone("x", 30*3600))
-		}),
-		"a schedule of a negative cap":   set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Cap = -1 }),
-		"a schedule of a negative grace": set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Grace = -1 }),
-		"a schedule of a strange DST":    set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.DST = "bogus" }),
-		"a schedule of strange missed":   set(schedule("s", "@hourly"), func(s *broker.Setting) { s.Schedule.Missed = "bogus" }),
-	}
-}
-
-// scribble changes everything that settings point to.
-func scribble(settings []broker.Setting) {
-	for _, s := range settings {
-		switch s.Kind {
-		case broker.LimitSetting:
-			s.Limit.Tasks[0], s.Limit.Running, s.Limit.Count = "scribbled", 99, 99
-		case broker.CapacitySetting:
-			s.Capacity.Jobs = 99
-		case broker.RetentionSetting:
-			s.Retention.Done = 99
-		case broker.ScheduleSetting:
-			s.Schedule.Spec, s.Schedule.Job.Payload[0], s.Schedule.Job.Headers["h"] = "scribbled", 'X', "2"
-		}
-	}
 }

@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"time"
 
@@ -60,6 +61,139 @@ var sizeRules = []rule{
 		f.none()
 		f.enqueue(queue, jobs[1:]...)
 		want(f, "ready", f.count(queue, task).Ready, int64(n-1))
+	}},
+	{"settlements over the limits of a call are refused whole, before any is made", func(f *fixture) {
+		caps := f.b.Caps()
+		text := strings.Repeat("e", broker.MaxErrorBytes)
+		n := caps.MaxBytes/len(text) + 1
+		var all []broker.Settlement
+		for len(all) < n {
+			f.addMany(min(n-len(all), 500))
+			for _, l := range f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, Max: 500, TTL: time.Hour}).Leases {
+				all = append(all, broker.Settlement{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Nack, Delay: time.Hour, Error: text + "and more, which is cut"})
+			}
+		}
+		_, err := f.b.Settle(f.ctx, broker.NewCall(), all)
+		f.wantErr("texts that are too much together", err, broker.ErrTooLarge)
+		many := make([]broker.Settlement, 0, 2*caps.MaxBatch)
+		for len(many) <= caps.MaxBatch {
+			many = append(many, broker.Settlement{Ref: all[0].Ref, Token: all[0].Token, Kind: broker.Nack})
+		}
+		_, err = f.b.Settle(f.ctx, broker.NewCall(), many)
+		f.wantErr("one settlement too many", err, broker.ErrTooLarge)
+		ack := all[0]
+		ack.Kind, ack.Error, ack.Delay = broker.Ack, "", 0
+		ack.FollowUps = make([]broker.FollowUp, caps.MaxBatch)
+		for i := range ack.FollowUps {
+			ack.FollowUps[i] = broker.FollowUp{Queue: queue, Job: broker.NewJob{Task: task}}
+		}
+		_, err = f.b.Settle(f.ctx, broker.NewCall(), []broker.Settlement{ack})
+		f.wantErr("one follow-up too many", err, broker.ErrTooLarge)
+		want(f, "leased", f.count(queue, task).Leased, int64(n))
+		for len(all) > 0 {
+			part := all[:min(len(all), 500)]
+			all = all[len(part):]
+			answers, err := f.b.Settle(f.ctx, broker.NewCall(), part)
+			f.must("settle", err)
+			want(f, "answer", answers[0].State, broker.Scheduled)
+		}
+		want(f, "scheduled", f.count(queue, task).Scheduled, int64(n))
+	}},
+	{"a tag that is too long is refused, and named with its size and limit", func(f *fixture) {
+		long := strings.Repeat("t", broker.MaxTagBytes+1)
+		for field, job := range map[string]broker.NewJob{
+			"tenant": {Task: task, Tenant: long}, "group": {Task: task, Group: long}, "key": {Task: task, Key: long},
+		} {
+			_, err := f.b.Enqueue(f.ctx, broker.NewCall(), queue, []broker.NewJob{plain(), job})
+			f.wantErr(field, err, broker.ErrInvalid)
+			if says := fmt.Sprintf("%s has %d bytes, the limit is %d", field, len(long), broker.MaxTagBytes); err != nil && !strings.Contains(err.Error(), says) {
+				f.Errorf("the error is %q, without %q", err, says)
+			}
+		}
+		f.none()
+	}},
+	{"tags count for the size of a call", func(f *fixture) {
+		jobs := make([]broker.NewJob, f.b.Caps().MaxBatch)
+		tag := strings.Repeat("t", broker.MaxTagBytes)
+		payload := make([]byte, f.b.Caps().MaxBytes/len(jobs)-2*broker.MaxTagBytes)
+		for i := range jobs {
+			jobs[i] = broker.NewJob{Task: task, Tenant: tag, Group: tag, Key: tag[:200] + fmt.Sprint(i), Payload: payload}
+		}
+		_, err := f.b.Enqueue(f.ctx, broker.NewCall(), queue, jobs)
+		f.wantErr("with tags", err, broker.ErrTooLarge)
+		for i := range jobs {
+			jobs[i].Key = ""
+		}
+		f.enqueue(queue, jobs...)
+		want(f, "ready", f.count(queue, task).Ready, int64(len(jobs)))
+	}},
+	{"a heartbeat outside its bounds is refused before anything is written", func(f *fixture) {
+		l := f.leased(plain())
+		long, longer := strings.Repeat("x", broker.MaxNameBytes), strings.Repeat("x", broker.MaxTagBytes)
+		names := make([]string, broker.MaxWorkerNames+1)
+		for i := range names {
+			names[i] = "t"
+		}
+		for what, w := range map[string]broker.Worker{
+			"id":   {ID: long + "x"},
+			"name": {ID: "w", Name: long + "x"}, "host": {ID: "w", Host: longer + "x"},
+			"queue": {ID: "w", Queues: []string{long + "x"}}, "task": {ID: "w", Tasks: []string{"t", long + "x"}},
+			"tasks": {ID: "w", Tasks: names}, "queues": {ID: "w", Queues: names}, "concurrency": {ID: "w", Concurrency: -1},
+		} {
+			_, err := f.b.Extend(f.ctx, broker.ExtendRequest{Worker: w})
+			f.wantErr(what, err, broker.ErrInvalid)
+			if err != nil && !strings.Contains(err.Error(), what) {
+				f.Errorf("%s: the error does not name it: %v", what, err)
+			}
+		}
+		x := broker.Extension{Ref: l.Job.Ref(), Token: l.Token, Log: []string{strings.Repeat("x", f.b.Caps().MaxBytes)}, Progress: &broker.Progress{Note: "n"}}
+		_, err := f.b.Extend(f.ctx, broker.ExtendRequest{Leases: []broker.Extension{x}, TTL: time.Hour})
+		f.wantErr("a line over the limit", err, broker.ErrTooLarge)
+		_, err = f.b.Extend(f.ctx, broker.ExtendRequest{Leases: make([]broker.Extension, broker.MaxBatchJobs+1)})
+		f.wantErr("too many leases", err, broker.ErrTooLarge)
+		_, err = f.b.Extend(f.ctx, broker.ExtendRequest{TTL: broker.MaxDelay + 1})
+		f.wantErr("a lease of more than a hundred years", err, broker.ErrInvalid)
+		_, err = f.b.Claim(f.ctx, broker.NewCall(), broker.ClaimRequest{Max: 1, Worker: long + "x"})
+		f.wantErr("a claim of a worker with a long id", err, broker.ErrInvalid)
+		workers, err := f.b.Workers(f.ctx, "")
+		f.must("workers", err)
+		want(f, "workers", len(workers), 0)
+		want(f, "lines", len(f.get(l.Job.Ref()).Log), 0)
+		w := broker.Worker{ID: long, Name: long, Host: longer, Queues: []string{long}, Tasks: names[1:]}
+		_, err = f.b.Extend(f.ctx, broker.ExtendRequest{Worker: w})
+		f.must("the longest", err)
+		workers, err = f.b.Workers(f.ctx, "")
+		f.must("workers", err)
+		want(f, "tasks", len(exactly(f, "workers", workers, 1)[0].Tasks), broker.MaxWorkerNames)
+	}},
+	{"as many leases with as many lines as a call holds are extended", func(f *fixture) {
+		n := f.b.Caps().MaxBytes / (8 << 10)
+		var all []broker.Extension
+		for len(all) < n {
+			f.addMany(min(n-len(all), 500))
+			for _, l := range f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, Max: 1000, TTL: time.Hour}).Leases {
+				x := broker.Extension{Ref: l.Job.Ref(), Token: l.Token}
+				for range 8 {
+					x.Log = append(x.Log, strings.Repeat("l", 1<<10))
+				}
+				all = append(all, x)
+			}
+		}
+		beats, err := f.b.Extend(f.ctx, broker.ExtendRequest{Leases: all, TTL: time.Hour})
+		f.must("extend", err)
+		want(f, "last beat", beats[n-1].Status, broker.Held)
+		want(f, "lines of the last", len(f.get(all[n-1].Ref).Log), 8)
+	}},
+	{"a reason that is too long is refused, and the longest is kept", func(f *fixture) {
+		ref := f.addOne(plain())
+		c := broker.Command{Kind: broker.CancelJobs, Filter: broker.Filter{Queue: queue}, Reason: strings.Repeat("r", broker.MaxReasonBytes+1)}
+		_, err := f.b.Apply(f.ctx, broker.NewCall(), c)
+		f.wantErr("a byte too long", err, broker.ErrInvalid)
+		f.wantState(ref, broker.Ready, "")
+		c.Reason = c.Reason[1:]
+		_, err = f.b.Apply(f.ctx, broker.NewCall(), c)
+		f.must("the longest", err)
+		want(f, "reason", f.get(ref).Error, c.Reason)
 	}},
 	{"a claim outside its bounds is refused", func(f *fixture) {
 		f.addOne(plain())

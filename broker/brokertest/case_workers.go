@@ -240,6 +240,61 @@ var watchRules = []rule{
 		f.wantEvent(byState, rb, broker.Leased, "")
 		f.wantEvent(other, rc, broker.Ready, "")
 	}},
+	{"a watch of settings is told of each change within a second, whoever makes it, and of nothing else", func(f *fixture) {
+		all, one := f.watch(broker.Filter{Settings: true}), f.watch(broker.Filter{Settings: true, Queue: queue, Task: "any"})
+		elsewhere, jobs := f.watch(broker.Filter{Settings: true, Queue: "other"}), f.watch(broker.Filter{})
+		watching := f.b
+		f.b = f.open()
+		s := schedule("s", "* * * * *")
+		is := func(events <-chan broker.Event, set broker.Setting) {
+			f.Helper()
+			f.wantSettingEvent(events, queue, nameOf(&set))
+		}
+		f.set(weight("x", 2))
+		is(all, weight("x", 0))
+		ref := f.addOne(plain())
+		f.declare("p", s)
+		is(all, s)
+		f.declare("p", s, weight("x", 3))
+		is(all, weight("x", 0))
+		f.declare("p", s, weight("x", 3)) // as before: no change
+		f.pause("s")
+		is(all, s)
+		f.pause("s")
+		f.resume("s")
+		is(all, s)
+		f.tickTo("s", time.Time{}, f.now().Add(time.Hour))
+		f.clear(weight("x", 0))
+		is(all, weight("x", 0))
+		f.b = watching
+		f.declare("p", weight("x", 3))
+		is(all, s)
+		for _, set := range []broker.Setting{weight("x", 0), s, weight("x", 0), s, s, weight("x", 0), s} {
+			is(one, set)
+		}
+		f.must("elsewhere", f.b.Configure(f.ctx, broker.NewCall(), "other", broker.Change{Set: []broker.Setting{ageing(time.Second)}}))
+		f.wantSettingEvent(elsewhere, "other", broker.SettingName{Kind: broker.AgeingSetting})
+		f.wantSettingEvent(all, "other", broker.SettingName{Kind: broker.AgeingSetting})
+		f.wantEvent(jobs, ref, broker.Ready, "")
+		f.idle()
+		for i, events := range []<-chan broker.Event{all, one, elsewhere, jobs} {
+			select {
+			case e := <-events:
+				f.Errorf("watch %d is told of %+v", i, e)
+			default:
+			}
+		}
+	}},
+	{"a filter of settings chooses no jobs", func(f *fixture) {
+		f.addOne(plain())
+		filter := broker.Filter{Queue: queue, Settings: true}
+		_, err := f.b.Apply(f.ctx, broker.NewCall(), broker.Command{Kind: broker.DeleteJobs, Filter: filter})
+		f.wantErr("apply", err, broker.ErrInvalid)
+		filter.States = []broker.State{broker.Ready}
+		_, err = f.b.List(f.ctx, filter, "", 1)
+		f.wantErr("list", err, broker.ErrInvalid)
+		want(f, "ready", f.count(queue, task).Ready, 1)
+	}},
 	{"a watch ends with its context", func(f *fixture) {
 		ctx, cancel := context.WithCancel(f.ctx)
 		events, err := f.b.Watch(ctx, broker.Filter{})
@@ -261,6 +316,20 @@ var watchRules = []rule{
 		}
 		want(f, "ready", f.count(queue, task).Ready, 1000)
 	}},
+}
+
+// wantSettingEvent wants the next event to be of a setting, within a second.
+func (f *fixture) wantSettingEvent(events <-chan broker.Event, queue string, name broker.SettingName) {
+	f.Helper()
+	select {
+	case e := <-events:
+		if e.Queue != queue || e.Setting == nil || *e.Setting != name || !e.ID.IsZero() || e.State != 0 {
+			f.Errorf("event %+v %v, want one of %v in %s", e, e.Setting, name, queue)
+		}
+		f.wantTime("time of the event", e.At, f.now())
+	case <-time.After(time.Second):
+		f.Errorf("no event of %v in %s", name, queue)
+	}
 }
 
 // wantClosed wants that the events end.

@@ -13,9 +13,7 @@
 //		})
 //	}
 //
-// What is about time and flow (settings, limits, fairness, capacities, batches,
-// schedules) is asked of a broker that implements broker.Flow, and left out for
-// any other; what becomes of a repeated call of one that has Caps.Retry.
+// What becomes of a repeated call is asked of a broker that has Caps.Retry.
 // Histories kill clients, restart the machine and step the wall clock where the
 // harness can.
 //

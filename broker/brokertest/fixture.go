@@ -118,14 +118,6 @@ func (f *fixture) needsShift() {
 	}
 }
 
-// needsFlow leaves out the case for a broker without time and flow.
-func (f *fixture) needsFlow() {
-	f.Helper()
-	if !flows(f.b) {
-		f.Skipf("this broker does not implement broker.Flow")
-	}
-}
-
 // must ends the case when a call fails.
 func (f *fixture) must(what string, err error) {
 	f.Helper()

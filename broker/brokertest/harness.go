@@ -55,8 +55,7 @@ type Case struct {
 }
 
 // Cases returns the whole suite, for who wants to run it in a way that neither
-// Run nor RunInBubbles does. Each case wants a fresh store. The topics of time
-// and flow are left out for a broker that does not implement broker.Flow.
+// Run nor RunInBubbles does. Each case wants a fresh store.
 func Cases() []Case {
 	var all []Case
 	for _, topic := range []struct {
@@ -71,23 +70,12 @@ func Cases() []Case {
 		{"counts", countRules}, {"list", listRules}, {"workers", workerRules},
 		{"explain", explainRules}, {"watch", watchRules}, {"wait", waitRules},
 		{"close", closeRules}, {"clients", clientRules}, {"clock", clockRules}, {"call ids", callRules},
-	} {
-		for _, r := range topic.rules {
-			all = append(all, r.of(topic.name))
-		}
-	}
-	for _, topic := range []struct {
-		name  string
-		rules []rule
-	}{
 		{"settings", settingRules}, {"limits", limitRules}, {"rates", rateRules},
 		{"ordered groups", groupRules}, {"fairness", fairRules}, {"ageing", ageRules},
 		{"capacity", capacityRules}, {"key repeats", repeatRules}, {"batches", batchRules},
 		{"schedules", scheduleRules}, {"retention settings", retentionSettingRules}, {"reasons", reasonRules},
 	} {
 		for _, r := range topic.rules {
-			check := r.check
-			r.check = func(f *fixture) { f.needsFlow(); check(f) }
 			all = append(all, r.of(topic.name))
 		}
 	}

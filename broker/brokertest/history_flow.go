@@ -10,18 +10,6 @@ import (
 	"github.com/spoolq/spool/broker"
 )
 
-// plain copies jobs, for a broker without broker.Flow without what needs it.
-func (p *player) plain(jobs ...broker.NewJob) []broker.NewJob {
-	jobs = slices.Clone(jobs)
-	for i := range jobs {
-		if n := &jobs[i]; !p.flow {
-			n.Tenant, n.Group, n.Ordered, n.KeyRepeat = "", "", false, broker.RepeatFirst
-			n.Batch, n.BatchOrdinal, n.BatchSize = broker.ID{}, 0, 0
-		}
-	}
-	return jobs
-}
-
 // unclear reports whether the contract leaves open what an enqueue of jobs does
 // now: when it would drop a job that it also answers with, or a member of a batch
 // that waits (is its completion job before or after the new jobs?).
@@ -54,10 +42,16 @@ type configureStep struct {
 func (s configureStep) String() string {
 	text := fmt.Sprintf("client %d: configure %s:", s.client, s.queue)
 	if s.change.Declare {
-		text += fmt.Sprintf(" %s declares", s.change.Owner)
+		text += fmt.Sprintf(" %s, started as %d %v ago, declares", s.change.Owner, s.change.Start[0], s.change.Age)
 	}
 	for i := range s.change.Set {
 		text += " " + settingText(&s.change.Set[i])
+	}
+	if len(s.change.Pause)+len(s.change.Resume) > 0 {
+		text += fmt.Sprintf(" pause %v, resume %v", s.change.Pause, s.change.Resume)
+	}
+	if len(s.change.Undeclare) > 0 {
+		text += fmt.Sprintf(" undeclare %v of %s", s.change.Undeclare, s.change.Owner)
 	}
 	if len(s.change.Clear) > 0 {
 		text += fmt.Sprintf(" clear %v", s.change.Clear)
@@ -66,17 +60,14 @@ func (s configureStep) String() string {
 }
 
 func (s configureStep) do(p *player) {
-	if !p.flow {
-		return
-	}
-	err := p.real(s.client).(broker.Flow).Configure(p.f.ctx, broker.NewCall(), s.queue, s.change)
+	err := p.real(s.client).Configure(p.f.ctx, broker.NewCall(), s.queue, s.change)
 	modelErr := p.model(s.client).Configure(p.f.ctx, broker.NewCall(), s.queue, s.change)
 	p.sameError("configure", err, modelErr)
 }
 
 // compareSettings wants that the broker shows the model's settings.
 func (p *player) compareSettings(b broker.Broker) {
-	got, err := b.(broker.Flow).Settings(p.f.ctx, "")
+	got, err := b.Settings(p.f.ctx, "")
 	p.f.must("settings", err)
 	wanted, err := p.m.Settings(p.f.ctx, "")
 	p.f.must("settings of the model", err)
@@ -101,6 +92,7 @@ func settingText(s *broker.Setting) string {
 		if c.Schedule.Due = s.Schedule.Due.UTC(); c.Schedule.Due.Year() > 2200 {
 			c.Schedule.Due = never
 		}
+		c.Schedule.Paused = s.Schedule.Paused
 	}
 	if s.Declared != nil {
 		c.Declared = cloneOwned(s.Declared)
@@ -142,9 +134,6 @@ func (s tickStep) String() string {
 }
 
 func (s tickStep) do(p *player) {
-	if !p.flow {
-		return
-	}
 	t := broker.Tick{Queue: s.queue, Jobs: s.jobs}
 	var cursor time.Time
 	if t.Schedule, cursor = p.schedule(s.queue, s.schedule); s.due != dueZero {
@@ -164,7 +153,7 @@ func (s tickStep) do(p *player) {
 		t.Jobs = nil
 	}
 	before := p.known(s.queue, t.Jobs)
-	won, now, err := p.real(s.client).(broker.Flow).Tick(p.f.ctx, broker.NewCall(), t)
+	won, now, err := p.real(s.client).Tick(p.f.ctx, broker.NewCall(), t)
 	modelWon, modelNow, modelErr := p.model(s.client).Tick(p.f.ctx, broker.NewCall(), t)
 	p.sameError("tick", err, modelErr)
 	want(p.f, "tick: won", won, modelWon)

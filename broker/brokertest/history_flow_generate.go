@@ -51,6 +51,9 @@ func (g *generator) configure() step {
 		odd := g.IntN(2)
 		s.change.Declare, s.change.Owner = true, []string{"p", "q"}[odd]
 		s.change.Set = g.someSettings(g.IntN(6), odd)
+		if g.IntN(3) > 0 {
+			s.change.Start, s.change.Age = pick(g, broker.ID{1}, broker.ID{1}, broker.ID{2}), pick(g, 0, historyUnit, 3*historyUnit, 90*historyUnit)
+		}
 		return s
 	}
 	s.change.Set = g.someSettings(g.IntN(4), 0)
@@ -58,6 +61,23 @@ func (g *generator) configure() step {
 		c := g.setting(0)
 		if name := (broker.SettingName{Kind: c.Kind, Name: c.Name}); !named(s.change.Set, name) {
 			s.change.Clear = append(s.change.Clear, name)
+		}
+	}
+	if g.IntN(3) == 0 {
+		c := g.setting(0)
+		if name := nameOf(&c); !named(s.change.Set, name) {
+			s.change.Undeclare, s.change.Owner = append(s.change.Undeclare, name), pick(g, "p", "q")
+		}
+	}
+	if g.IntN(3) == 0 {
+		s.change.Pause = pick(g, []string{"s"}, []string{"s"}, []string{"s", "s2"}, nil)
+		if g.IntN(3) == 0 {
+			s.change.Pause, s.change.Resume = s.change.Resume, s.change.Pause
+		}
+		if g.IntN(3) > 0 { // of what is there then
+			s.change.Clear, s.change.Undeclare = nil, nil
+			s.change.Set = append(s.change.Set[:0:0], g.schedule(0))
+			s.change.Set[0].Name = "s"
 		}
 	}
 	for i := range s.change.Set {
@@ -127,7 +147,7 @@ func (g *generator) retention(odd int) broker.Setting {
 func (g *generator) schedule(odd int) broker.Setting {
 	return broker.Setting{Kind: broker.ScheduleSetting, Name: pick(g, "s", "s", "s2"), Schedule: &broker.Schedule{
 		Spec: pick(g, "@hourly", "@daily") + []string{"", " "}[odd], Zone: pick(g, "", "", "UTC"), DST: pick(g, "", "", "vixie"),
-		Paused: g.IntN(4) == 0, Job: broker.NewJob{Task: "t", Priority: pick[int32](g, 0, 5), Payload: []byte("tick")},
+		Job: broker.NewJob{Task: "t", Priority: pick[int32](g, 0, 5), Payload: []byte("tick")},
 	}}
 }
 

@@ -11,7 +11,6 @@ import (
 type player struct {
 	f       *fixture
 	m       *Model // never closed, so that the model's store goes on
-	flow    bool   // the broker implements broker.Flow
 	clients [historyClients]struct {
 		real  broker.Broker
 		model *Model
@@ -30,7 +29,7 @@ type lease struct {
 type tokens struct{ real, model broker.Token }
 
 func newPlayer(f *fixture) *player {
-	p := &player{f: f, m: NewModel(f.h.Clock), flow: flows(f.b), runs: map[broker.Ref][]tokens{}, settled: map[lease]bool{}}
+	p := &player{f: f, m: NewModel(f.h.Clock), runs: map[broker.Ref][]tokens{}, settled: map[lease]bool{}}
 	for i := range p.clients {
 		p.open(i)
 	}
@@ -98,9 +97,7 @@ func (p *player) compare() {
 	p.f.must("counts of the model", err)
 	p.sameCounts(got, wanted)
 	p.compareWorkers(b)
-	if p.flow {
-		p.compareSettings(b)
-	}
+	p.compareSettings(b)
 }
 
 // sameCounts compares all but the bytes, which are at least those of the
@@ -108,13 +105,10 @@ func (p *player) compare() {
 func (p *player) sameCounts(got, wanted []broker.Count) {
 	for i := range min(len(got), len(wanted)) {
 		g, w := &got[i], &wanted[i]
-		if p.flow && (g.Bytes < w.Bytes || (g.Bytes == 0) != (w.Depth == 0) && w.Bytes > 0) {
+		if g.Bytes < w.Bytes || (g.Bytes == 0) != (w.Depth == 0) && w.Bytes > 0 {
 			p.f.Errorf("counts: %s has %d bytes, want at least %d", g.Queue, g.Bytes, w.Bytes)
 		}
 		g.Bytes, w.Bytes = 0, 0
-		if !p.flow {
-			*g, *w = states(*g), states(*w)
-		}
 	}
 	same(p, "counts", got, wanted)
 }

@@ -70,7 +70,7 @@ func jobText(n broker.NewJob) string {
 }
 
 func (s enqueueStep) do(p *player) {
-	queue, jobs := s.slots[0].ref().Queue, p.plain(s.jobs...)
+	queue, jobs := s.slots[0].ref().Queue, slices.Clone(s.jobs)
 	for i := range jobs {
 		if s.at && jobs[i].Delay > 0 {
 			jobs[i].At, jobs[i].Delay = p.f.now().Add(jobs[i].Delay), 0
@@ -222,10 +222,6 @@ func (s settleStep) do(p *player) {
 	var real, model []broker.Settlement
 	for _, o := range s.of {
 		t := p.tokens(o.run)
-		for i, f := range o.s.FollowUps {
-			o.s.FollowUps = slices.Clone(o.s.FollowUps)
-			o.s.FollowUps[i].Job = p.plain(f.Job)[0]
-		}
 		o.s.Ref, o.s.Token = o.run.slot.ref(), t.real
 		real = append(real, o.s)
 		o.s.Token = t.model

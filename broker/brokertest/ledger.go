@@ -171,26 +171,10 @@ func (l *ledger) settled(s *broker.Settlement, before record) {
 	}
 }
 
-// flows reports whether a client of a case implements broker.Flow.
-func flows(b broker.Broker) bool {
-	_, ok := b.(*watched).Broker.(broker.Flow)
-	return ok
-}
-
-// Configure implements broker.Flow for a broker that does.
-func (w *watched) Configure(ctx context.Context, c broker.Call, queue string, change broker.Change) error {
-	return w.Broker.(broker.Flow).Configure(ctx, c, queue, change)
-}
-
-// Settings implements broker.Flow for a broker that does.
-func (w *watched) Settings(ctx context.Context, queue string) ([]broker.QueueSetting, error) {
-	return w.Broker.(broker.Flow).Settings(ctx, queue)
-}
-
 // Tick forgets the former life of an id that is used again.
 func (w *watched) Tick(ctx context.Context, c broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
 	repeat := w.log.repeats(c)
-	won, now, err = w.Broker.(broker.Flow).Tick(ctx, c, t)
+	won, now, err = w.Broker.Tick(ctx, c, t)
 	if repeat {
 		return won, now, err
 	}

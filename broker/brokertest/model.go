@@ -33,10 +33,7 @@ type Model struct {
 	workers map[string]broker.Worker // registered through this handle, by id
 }
 
-var (
-	_ broker.Broker = (*Model)(nil)
-	_ broker.Flow   = (*Model)(nil)
-)
+var _ broker.Broker = (*Model)(nil)
 
 // store is what all handles of one Model share. Its mutex guards everything.
 type store struct {

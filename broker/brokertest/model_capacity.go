@@ -30,9 +30,15 @@ func (s *store) bytes(queue string) (n int64) {
 
 func waitsOrRuns(j *job) bool { return j.State != 0 && !j.State.Final() }
 
-func (j *job) size() int64 {
-	n := broker.NewJob{Payload: j.Payload, Headers: j.Headers}
-	return int64(n.Size())
+func (j *job) size() int64 { return stored(j.Payload, j.Headers) }
+
+// stored is what a capacity counts of a job in bytes.
+func stored(payload []byte, headers map[string]string) int64 {
+	n := len(payload)
+	for name, value := range headers {
+		n += len(name) + len(value)
+	}
+	return int64(n)
 }
 
 func over(c *broker.Capacity, n, bytes int64) bool {
@@ -93,7 +99,7 @@ func (s *store) fit(c *broker.Capacity, full broker.FullError, of func(tenant st
 	var n, bytes int64
 	for _, f := range fresh {
 		if of(f.Tenant) {
-			n, bytes = n+1, bytes+int64(f.Size())
+			n, bytes = n+1, bytes+stored(f.Payload, f.Headers)
 		}
 	}
 	var ready []*job

@@ -19,6 +19,8 @@ func (m *Model) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest)
 		return broker.Claimed{}, fmt.Errorf("%w: claim of %d jobs, allowed are 1 to %d", broker.ErrInvalid, r.Max, broker.MaxClaimJobs)
 	case len(r.Tasks) > broker.MaxClaimTasks:
 		return broker.Claimed{}, fmt.Errorf("%w: claim names %d tasks, allowed are %d", broker.ErrInvalid, len(r.Tasks), broker.MaxClaimTasks)
+	case len(r.Worker) > broker.MaxNameBytes:
+		return broker.Claimed{}, fmt.Errorf("%w: worker id of %d bytes", broker.ErrInvalid, len(r.Worker))
 	case r.TTL < 0 || r.Wait < 0:
 		return broker.Claimed{}, fmt.Errorf("%w: claim has a negative duration", broker.ErrInvalid)
 	}
@@ -181,8 +183,8 @@ func (s *store) holds(r broker.Ref, token broker.Token) *job {
 
 // Extend implements broker.Broker.
 func (m *Model) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.Beat, error) {
-	if r.TTL < 0 {
-		return nil, fmt.Errorf("%w: lease of %v", broker.ErrInvalid, r.TTL)
+	if err := r.Validate(); err != nil {
+		return nil, err
 	}
 	if err := m.begin(ctx); err != nil {
 		return nil, err

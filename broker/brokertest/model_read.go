@@ -85,7 +85,7 @@ func (s *store) age(j *job) time.Duration {
 
 // List implements broker.Broker. A cursor is the mark of the last job given.
 func (m *Model) List(ctx context.Context, f broker.Filter, cursor string, n int) (broker.Page, error) {
-	if f.Queue == "" || len(f.States) != 1 || n < 1 || n > broker.MaxPageJobs {
+	if f.Settings || f.Queue == "" || len(f.States) != 1 || n < 1 || n > broker.MaxPageJobs {
 		return broker.Page{}, fmt.Errorf("%w: list wants a queue, one state, and 1 to %d jobs", broker.ErrInvalid, broker.MaxPageJobs)
 	}
 	after, err := parseMark(cursor)

@@ -2,22 +2,21 @@ package brokertest
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spoolq/spool/broker"
 )
 
 // never is the cursor of a schedule that does not fire again.
-var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+var never = broker.MaxTime
 
-// Tick implements broker.Flow.
+// Tick implements broker.Broker.
 func (m *Model) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (bool, time.Time, error) {
 	if err := checkJobs(m.Caps(), t.Queue, t.Jobs); err != nil {
 		return false, time.Time{}, err
 	}
-	if t.Due.IsZero() && len(t.Jobs) > 0 {
-		return false, time.Time{}, fmt.Errorf("%w: the first tick of %q only sets its cursor, and has %d jobs", broker.ErrInvalid, t.Schedule, len(t.Jobs))
+	if err := t.Validate(); err != nil {
+		return false, time.Time{}, err
 	}
 	if err := m.begin(ctx); err != nil {
 		return false, time.Time{}, err
@@ -43,8 +42,8 @@ func (m *Model) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (bool, t
 
 // wins reports whether t moves the cursor.
 func (s *store) wins(t broker.Tick, now time.Time) bool {
-	set := s.setting(t.Queue, broker.ScheduleSetting, t.Schedule)
-	return set != nil && !set.Schedule.Paused &&
+	l, there := s.flow(t.Queue).settings[broker.SettingName{Kind: broker.ScheduleSetting, Name: t.Schedule}]
+	return there && !l.paused &&
 		s.flow(t.Queue).cursors[t.Schedule].Equal(t.Due) && !now.Before(t.Due) &&
 		(t.Next.IsZero() || t.Next.After(t.Due))
 }

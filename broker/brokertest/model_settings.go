@@ -19,6 +19,7 @@ import (
 type flow struct {
 	revision uint64 // the last that was given
 	settings map[broker.SettingName]layers
+	starts   map[string]start        // the last of each owner
 	cursors  map[string]time.Time    // of the schedules, by name; zero for none
 	rates    map[bucketName]*big.Rat // when the last claim's interval ends
 	rated    map[bucketName]*big.Rat // when each was last claimed
@@ -26,9 +27,18 @@ type flow struct {
 	high     int64                   // the most jobs that it ever held
 }
 
+// start is that of a program that declared.
+type start struct {
+	id broker.ID
+	at time.Time
+}
+
 // layers are the settings of one kind and name: the operator's is in force
 // while there is one.
-type layers struct{ declared, operator *broker.Setting }
+type layers struct {
+	declared, operator *broker.Setting
+	paused             bool // of a schedule
+}
 
 func (l layers) inForce() *broker.Setting {
 	if l.operator != nil {
@@ -37,11 +47,21 @@ func (l layers) inForce() *broker.Setting {
 	return l.declared
 }
 
+// revisions are those of the declared and of the operator's, 0 for none.
+func (l layers) revisions() (all [2]uint64) {
+	for i, t := range []*broker.Setting{l.declared, l.operator} {
+		if t != nil {
+			all[i] = t.Revision
+		}
+	}
+	return all
+}
+
 // flow returns the flow of a queue, a new one when there is none.
 func (s *store) flow(queue string) *flow {
 	if s.flows[queue] == nil {
 		s.flows[queue] = &flow{
-			settings: map[broker.SettingName]layers{}, cursors: map[string]time.Time{},
+			settings: map[broker.SettingName]layers{}, starts: map[string]start{}, cursors: map[string]time.Time{},
 			rates: map[bucketName]*big.Rat{}, rated: map[bucketName]*big.Rat{}, turns: map[int32]*turn{},
 		}
 	}
@@ -53,7 +73,7 @@ func (s *store) setting(queue string, kind broker.SettingKind, name string) *bro
 	return s.flow(queue).settings[broker.SettingName{Kind: kind, Name: name}].inForce()
 }
 
-// Configure implements broker.Flow.
+// Configure implements broker.Broker.
 func (m *Model) Configure(ctx context.Context, _ broker.Call, queue string, c broker.Change) error {
 	if err := checkChange(queue, c); err != nil {
 		return err
@@ -67,30 +87,38 @@ func (m *Model) Configure(ctx context.Context, _ broker.Call, queue string, c br
 	if err := next.checkRevisions(c.Set); err != nil {
 		return err
 	}
+	began := start{c.Start, m.s.now().Add(-c.Age)}
+	if c.Declare && m.s.rules.late(now.starts[c.Owner], began) {
+		return fmt.Errorf("%w: %s was started again since", broker.ErrConflict, c.Owner)
+	}
 	m.s.rules.change(next, c)
 	if err := next.checkLimits(); err != nil {
 		return err
 	}
+	if err := next.pause(c); err != nil {
+		return err
+	}
 	m.s.rules.resetCursors(now, next.settings)
 	now.forgetRates(next.settings)
+	m.s.rules.told(m.s, queue, now.settings, next.settings)
 	now.revision, now.settings = next.revision, next.settings
+	if c.Declare {
+		now.starts[c.Owner] = began
+	}
 	m.s.wake()
 	return nil
+}
+
+// late reports whether a start is older than the last one that declared.
+func late(last, began start) bool {
+	return began.at.Before(last.at) && (began.id.IsZero() || began.id != last.id)
 }
 
 func checkChange(queue string, c broker.Change) error {
 	if err := broker.ValidName(queue); err != nil {
 		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
 	}
-	if c.Declare && c.Owner == "" {
-		return fmt.Errorf("%w: a declaration without an owner", broker.ErrInvalid)
-	}
-	for i := range c.Set {
-		if err := c.Set[i].Validate(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.Validate()
 }
 
 func nameOf(s *broker.Setting) broker.SettingName {
@@ -130,11 +158,9 @@ func (f *flow) checkLimits() error {
 func (f *flow) change(c broker.Change) {
 	for name, l := range f.settings {
 		if c.Declare && l.declared != nil && l.declared.Owner == c.Owner && !slices.ContainsFunc(c.Set, func(s broker.Setting) bool { return nameOf(&s) == name }) {
-			f.put(name, layers{nil, l.operator})
+			l.declared = nil
+			f.put(name, l)
 		}
-	}
-	for _, name := range c.Clear {
-		f.put(name, layers{f.settings[name].declared, nil})
 	}
 	for i := range c.Set {
 		set, l := cloneSetting(&c.Set[i]), f.settings[nameOf(&c.Set[i])]
@@ -146,6 +172,31 @@ func (f *flow) change(c broker.Change) {
 		}
 		f.put(nameOf(set), l)
 	}
+	for _, name := range c.Clear {
+		l := f.settings[name]
+		l.operator = nil
+		f.put(name, l)
+	}
+	for _, name := range c.Undeclare {
+		if l := f.settings[name]; l.declared != nil && l.declared.Owner == c.Owner {
+			l.declared = nil
+			f.put(name, l)
+		}
+	}
+}
+
+// pause stops schedules and lets others go on, all of which have to be there.
+func (f *flow) pause(c broker.Change) error {
+	for i, name := range slices.Concat(c.Pause, c.Resume) {
+		schedule := broker.SettingName{Kind: broker.ScheduleSetting, Name: name}
+		l, there := f.settings[schedule]
+		if !there {
+			return fmt.Errorf("%w: there is no schedule %q", broker.ErrConflict, name)
+		}
+		l.paused = i < len(c.Pause)
+		f.settings[schedule] = l
+	}
+	return nil
 }
 
 func (f *flow) put(name broker.SettingName, l layers) {
@@ -199,14 +250,14 @@ func cloneSetting(s *broker.Setting) *broker.Setting {
 		c.Ageing = s.Ageing
 	case broker.ScheduleSetting:
 		sched := *s.Schedule
-		sched.Due = time.Time{}
+		sched.Due, sched.Paused = time.Time{}, false
 		sched.Job.Payload, sched.Job.Headers = bytes.Clone(sched.Job.Payload), maps.Clone(sched.Job.Headers)
 		c.Schedule = &sched
 	}
 	return c
 }
 
-// Settings implements broker.Flow.
+// Settings implements broker.Inspector.
 func (m *Model) Settings(ctx context.Context, queue string) ([]broker.QueueSetting, error) {
 	if err := m.begin(ctx); err != nil {
 		return nil, err
@@ -223,7 +274,7 @@ func (m *Model) Settings(ctx context.Context, queue string) ([]broker.QueueSetti
 				set.Declared = cloneOwned(l.declared)
 			}
 			if set.Schedule != nil {
-				set.Schedule.Due = f.cursors[name.Name]
+				set.Schedule.Due, set.Schedule.Paused = f.cursors[name.Name], l.paused
 			}
 			all = append(all, broker.QueueSetting{Queue: q, Setting: *set})
 		}

@@ -27,7 +27,7 @@ func (m *Model) Settle(ctx context.Context, _ broker.Call, settlements []broker.
 }
 
 func checkSettlements(c broker.Caps, settlements []broker.Settlement) error {
-	size := 0
+	n, size := len(settlements), 0
 	for i, t := range settlements {
 		switch {
 		case t.Kind < broker.Ack || t.Kind > broker.Cancel:
@@ -37,13 +37,17 @@ func checkSettlements(c broker.Caps, settlements []broker.Settlement) error {
 		case len(t.FollowUps) > 0 && t.Kind != broker.Ack:
 			return fmt.Errorf("%w: settlement %d: only an ack takes follow-ups", broker.ErrInvalid, i)
 		}
-		size += len(t.Result)
+		n += len(t.FollowUps)
+		size += len(t.Result) + len(broker.CutError(t.Error))
 		for _, f := range t.FollowUps {
 			if err := checkJobs(c, f.Queue, []broker.NewJob{f.Job}); err != nil {
 				return fmt.Errorf("settlement %d: follow-up: %w", i, err)
 			}
 			size += f.Job.Size()
 		}
+	}
+	if n > c.MaxBatch {
+		return fmt.Errorf("%w: %d settlements and follow-ups in one call, the limit is %d", broker.ErrTooLarge, n, c.MaxBatch)
 	}
 	if size > c.MaxBytes {
 		return fmt.Errorf("%w: %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, c.MaxBytes)

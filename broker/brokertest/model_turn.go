@@ -37,6 +37,8 @@ type flowRules struct {
 	repeat       func(s *store, queue string, k *keyRecord, n *broker.NewJob)
 	change       func(f *flow, c broker.Change)
 	wins         func(s *store, t broker.Tick, now time.Time) bool
+	late         func(last, began start) bool
+	told         func(s *store, queue string, before, now map[broker.SettingName]layers)
 	resetCursors func(f *flow, next map[broker.SettingName]layers)
 }
 
@@ -60,6 +62,8 @@ func rightFlowRules() flowRules {
 		change:   (*flow).change,
 		wins:     (*store).wins,
 
+		late:         late,
+		told:         (*store).noteSettings,
 		resetCursors: (*flow).resetCursors,
 	}
 }

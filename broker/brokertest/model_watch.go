@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/spoolq/spool/broker"
@@ -40,13 +41,32 @@ func (m *Model) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Event
 // note tells those who watch what became of j.
 func (s *store) note(j *job) {
 	for _, w := range s.watches {
-		if !s.matches(w.filter, j) {
+		if w.filter.Settings || !s.matches(w.filter, j) {
 			continue
 		}
-		e := broker.Event{Queue: j.Queue, ID: j.ID, Task: j.Task, State: j.State, Reason: j.Reason, Worker: j.Worker, At: s.now()}
-		select {
-		case w.events <- e:
-		default: // a slow reader misses it
+		w.send(broker.Event{Queue: j.Queue, ID: j.ID, Task: j.Task, State: j.State, Reason: j.Reason, Worker: j.Worker, At: s.now()})
+	}
+}
+
+// noteSettings tells those who watch settings what differs from before.
+func (s *store) noteSettings(queue string, before, now map[broker.SettingName]layers) {
+	names := maps.Clone(before)
+	maps.Copy(names, now)
+	for name := range names {
+		if before[name].revisions() == now[name].revisions() && before[name].paused == now[name].paused {
+			continue
 		}
+		for _, w := range s.watches {
+			if w.filter.Settings && (w.filter.Queue == "" || w.filter.Queue == queue) {
+				w.send(broker.Event{Queue: queue, Setting: &broker.SettingName{Kind: name.Kind, Name: name.Name}, At: s.now()})
+			}
+		}
+	}
+}
+
+func (w *watch) send(e broker.Event) {
+	select {
+	case w.events <- e:
+	default: // a slow reader misses it
 	}
 }

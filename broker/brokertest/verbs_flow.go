@@ -9,7 +9,7 @@ import (
 // change makes a change of the usual queue's settings and returns its error.
 func (f *fixture) change(c broker.Change) error {
 	f.Helper()
-	return f.b.(broker.Flow).Configure(f.ctx, broker.NewCall(), queue, c)
+	return f.b.Configure(f.ctx, broker.NewCall(), queue, c)
 }
 
 // set sets settings of the usual queue as an operator does.
@@ -34,10 +34,22 @@ func (f *fixture) clear(settings ...broker.Setting) {
 	f.must("clear", f.change(c))
 }
 
+// pause stops schedules of the usual queue, as an operator does.
+func (f *fixture) pause(names ...string) {
+	f.Helper()
+	f.must("pause", f.change(broker.Change{Pause: names}))
+}
+
+// resume lets schedules of the usual queue go on.
+func (f *fixture) resume(names ...string) {
+	f.Helper()
+	f.must("resume", f.change(broker.Change{Resume: names}))
+}
+
 // settings reads the settings in force of a queue, "" for all.
 func (f *fixture) settings(queue string) []broker.QueueSetting {
 	f.Helper()
-	all, err := f.b.(broker.Flow).Settings(f.ctx, queue)
+	all, err := f.b.Settings(f.ctx, queue)
 	f.must("settings", err)
 	return all
 }
@@ -113,7 +125,7 @@ func schedule(name, spec string) broker.Setting {
 func everyKind() []broker.Setting {
 	s := schedule("nightly", "0 3 * * *")
 	*s.Schedule = broker.Schedule{
-		Spec: "0 3 * * *", Zone: "Europe/Paris", DST: "vixie", Missed: "all", Cap: 7, Grace: time.Minute, Paused: true,
+		Spec: "0 3 * * *", Zone: "Europe/Paris", DST: "vixie", Missed: "all", Cap: 7, Grace: time.Minute,
 		Job: broker.NewJob{Task: "report", Payload: []byte("\x00\xff{}"), Headers: map[string]string{"h": "1"}, Priority: -3, Tenant: "acme", Group: "g", Ordered: true, Key: "k"},
 	}
 	return []broker.Setting{
@@ -159,7 +171,7 @@ func (f *fixture) holdOne() broker.Lease {
 // whether it did.
 func (f *fixture) tickTo(name string, due, next time.Time, jobs ...broker.NewJob) bool {
 	f.Helper()
-	won, now, err := f.b.(broker.Flow).Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: name, Due: due, Next: next, Jobs: jobs})
+	won, now, err := f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: name, Due: due, Next: next, Jobs: jobs})
 	f.must("tick", err)
 	f.wantTime("now", now, f.now())
 	return won

@@ -23,7 +23,7 @@ import (
 const (
 	slotMember = iota // the handle's name as a number; 0: free
 	slotIdle          // idleBits: claims that wait
-	slotAwait         // not 0: jobs are awaited, or events watched
+	slotAwait         // awaitBits: what is waited for beside claims
 	_                 // room
 	slotWords
 )
@@ -31,6 +31,11 @@ const (
 const (
 	idleWorkers uint64 = 1 << iota // claims of registered workers wait
 	idleOthers                     // claims of callers that are not registered wait
+)
+
+const (
+	awaitJobs     uint64 = 1 << iota // jobs are awaited, or their events watched
+	awaitSettings                    // changes of settings are watched
 )
 
 // bells is this handle's bell, and what it needs to ring those of others.
@@ -46,9 +51,9 @@ type bells struct {
 
 // ringing is what a commit has to ring for; guarded by mu.
 type ringing struct {
-	on     bool // this handle decides; what it replays others rang for
-	jobs   []claimable
-	finals bool // a job ended, or is to be cancelled
+	on    bool // this handle decides; what it replays others rang for
+	jobs  []claimable
+	await uint64 // awaitBits: a job ended, or is to be cancelled; a setting changed
 }
 
 // claimable counts jobs that a commit made claimable and nobody here waits for.
@@ -64,6 +69,8 @@ func (b *handle) changed(c jobstate.Change) {
 		return
 	}
 	switch {
+	case c.Setting != nil:
+		b.ring.await |= awaitSettings
 	case c.Hint:
 		if !woken {
 			b.ring.add(c.Queue, c.Task)
@@ -71,7 +78,7 @@ func (b *handle) changed(c jobstate.Change) {
 	case c.ID.IsZero(): // a queue was resumed
 		b.ring.jobs = append(b.ring.jobs, claimable{c.Queue, "", 1 << 20})
 	case c.State.Final() || c.Asked:
-		b.ring.finals = true
+		b.ring.await |= awaitJobs
 	case woken || c.State == broker.Leased:
 	default:
 		b.ring.add(c.Queue, c.Task)
@@ -90,11 +97,11 @@ func (r *ringing) add(queue, task string) {
 
 // take returns and clears what is to be rung for.
 func (r *ringing) take() ringing {
-	if len(r.jobs) == 0 && !r.finals {
+	if len(r.jobs) == 0 && r.await == 0 {
 		return ringing{}
 	}
 	taken := *r
-	r.jobs, r.finals = nil, false
+	r.jobs, r.await = nil, 0
 	return taken
 }
 
@@ -147,12 +154,15 @@ func (b *handle) setIdle(bits uint64) {
 	}
 }
 
-// setAwait says whether this handle waits for jobs to end.
+// setAwait says what this handle waits for beside claims.
 func (b *handle) setAwait() {
 	if s := b.slot(b.member.name, false); s != nil {
 		var v uint64
 		if b.hub.Awaiting() {
-			v = 1
+			v |= awaitJobs
+		}
+		if b.hub.Governed() {
+			v |= awaitSettings
 		}
 		atomic.StoreUint64(&s[slotAwait], v)
 	}
@@ -268,7 +278,7 @@ func (b *handle) targets(r ringing) (names []string) {
 			if atomic.LoadUint64(&words[i+slotIdle]) != 0 {
 				idle++
 			}
-			if r.finals && atomic.LoadUint64(&words[i+slotAwait]) != 0 {
+			if atomic.LoadUint64(&words[i+slotAwait])&r.await != 0 {
 				waiting = true
 				names = append(names, nameOf(m))
 			}

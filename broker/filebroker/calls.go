@@ -2,6 +2,7 @@ package filebroker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -55,14 +56,19 @@ func (b *handle) Settle(ctx context.Context, _ broker.Call, list []broker.Settle
 
 // Extend is Broker.Extend.
 func (b *handle) Extend(ctx context.Context, r broker.ExtendRequest) (beats []broker.Beat, err error) {
-	if r.TTL <= 0 {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if r.TTL == 0 {
 		r.TTL = broker.DefaultLeaseTTL
 	}
-	size := 256
+	size := 1024 + r.Size()
 	for i := range r.Leases {
-		size += 32
-		for _, line := range r.Leases[i].Log {
-			size += len(line)
+		size += 96 + 2*min(len(r.Leases[i].Log), 100)
+	}
+	if r.Worker.ID != "" {
+		for _, name := range slices.Concat(r.Worker.Queues, r.Worker.Tasks) {
+			size += len(name) + 3
 		}
 	}
 	err = b.do(ctx, &op{size: size, class: journal.Settle, free: true, decide: func(now jobstate.Now) {
@@ -112,7 +118,7 @@ func (b *handle) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (
 			return step, b.rest()
 		}
 	}
-	err = b.do(ctx, &op{size: recordBytes * (1 + len(ids)), class: journal.Settle, decide: func(now jobstate.Now) {
+	err = b.do(ctx, &op{size: (recordBytes + len(cmd.Reason)) * (1 + len(ids)), class: journal.Settle, decide: func(now jobstate.Now) {
 		step.Changed = b.s.Command(&b.w, now, &cmd, ids)
 	}})
 	return step, err

@@ -9,20 +9,18 @@ import (
 	"github.com/spoolq/spool/internal/journal"
 )
 
-// settingBytes is about what a setting's record takes.
-const settingBytes = 512
-
 // Configure is Broker.Configure.
 func (b *handle) Configure(ctx context.Context, _ broker.Call, queue string, change broker.Change) error {
-	size := settingBytes
-	for i := range change.Set {
-		size += settingBytes
-		if t := change.Set[i].Schedule; t != nil {
-			size += 2 * t.Job.Size()
-		}
+	if err := change.Validate(); err != nil {
+		return err
 	}
-	o := &op{size: size, class: journal.Settle}
-	o.decide = func(jobstate.Now) { o.err = b.s.Configure(&b.w, queue, &change) }
+	names := len(change.Clear) + len(change.Undeclare) + len(change.Pause) + len(change.Resume)
+	o := &op{size: change.Size() + recordBytes*(4+names), class: journal.Settle}
+	asked := b.sys.Monotonic()
+	o.decide = func(jobstate.Now) {
+		change.Age += b.sys.Monotonic() - asked
+		o.err = b.s.Configure(&b.w, queue, &change)
+	}
 	return b.do(ctx, o)
 }
 
@@ -34,7 +32,7 @@ func (b *handle) Settings(ctx context.Context, queue string) (all []broker.Queue
 
 // Tick is Broker.Tick.
 func (b *handle) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
-	size := settingBytes
+	size := 2 * recordBytes
 	for i := range t.Jobs {
 		size += t.Jobs[i].Size() + recordBytes
 	}

@@ -57,7 +57,7 @@ func everyFlow(s *scene, a, b *twin, n int) {
 // everySetting declares and sets settings, clears one, and moves a schedule.
 func everySetting(s *scene, a, b *twin, queue string, n int) {
 	hourly := broker.Schedule{Spec: "@hourly", Zone: "UTC", Missed: "all", Cap: 3, Job: broker.NewJob{Task: "tick", Headers: map[string]string{"a": "b"}}}
-	a.configure(queue, broker.Change{Declare: true, Owner: "program", Set: []broker.Setting{
+	a.configure(queue, broker.Change{Declare: true, Owner: "program", Start: broker.ID{byte(n), 1}, Set: []broker.Setting{
 		{Kind: broker.LimitSetting, Name: "rate", Limit: &broker.Limit{Tasks: []string{"t"}, Count: 3, Every: hour}},
 		{Kind: broker.LimitSetting, Name: "running", Limit: &broker.Limit{Tasks: []string{"u"}, Per: broker.PerGroup, Running: 1}},
 		{Kind: broker.WeightSetting, Name: "x", Weight: 3},
@@ -70,6 +70,9 @@ func everySetting(s *scene, a, b *twin, queue string, n int) {
 		{Kind: broker.WeightSetting, Name: "y", Weight: 9},
 	}})
 	b.configure(queue, broker.Change{Clear: []broker.SettingName{{Kind: broker.WeightSetting, Name: "y"}}})
+	b.configure(queue, broker.Change{Pause: []string{"hourly"}})
+	a.configure(queue, broker.Change{Resume: []string{"hourly"}})
+	b.configure(queue, broker.Change{Set: []broker.Setting{{Kind: broker.ScheduleSetting, Name: "stopped", Schedule: &hourly}}, Pause: []string{"stopped"}})
 	due := s.m.Clock.Wall().Add(-time.Minute).Truncate(time.Second)
 	a.tick(broker.Tick{Queue: queue, Schedule: "hourly", Next: due})
 	tick := broker.Tick{Queue: queue, Schedule: "hourly", Due: due, Next: due.Add(hour), Jobs: []broker.NewJob{{ID: labID(n), Task: "tick"}}}

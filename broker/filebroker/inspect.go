@@ -174,7 +174,7 @@ func (b *handle) Explain(ctx context.Context, r broker.Ref) (x broker.Explanatio
 }
 
 // watchEvery is how often a handle with watchers reads what others wrote: who
-// writes rings only for the end of a job.
+// writes rings only for the end of a job and for changes of settings.
 const watchEvery = 100 * time.Millisecond
 
 // Watch is Broker.Watch.
@@ -186,13 +186,18 @@ func (b *handle) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 	b.readForwardLocked()
 	w, events := b.hub.Watch(f)
 	b.setAwait()
+	b.readForwardLocked() // what came between the two rang no bell
 	b.mu.Unlock()
 	b.background(func() {
-		t := time.NewTicker(watchEvery)
-		defer t.Stop()
+		var look <-chan time.Time
+		if !f.Settings {
+			t := time.NewTicker(watchEvery)
+			defer t.Stop()
+			look = t.C
+		}
 		for {
 			select {
-			case <-t.C:
+			case <-look:
 				b.readForward()
 				continue
 			case <-ctx.Done():

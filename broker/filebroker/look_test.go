@@ -70,7 +70,7 @@ func lookAs(t testing.TB, b broker.Broker, job func(*broker.Job), worker func(*b
 			}
 		}
 	}
-	settings, err := b.(broker.Flow).Settings(ctx, "")
+	settings, err := b.Settings(ctx, "")
 	must(t, err)
 	for _, s := range settings {
 		say("setting", s)

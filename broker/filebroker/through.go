@@ -110,7 +110,7 @@ func (b *Broker) Health(ctx context.Context) (broker.Health, error) {
 	return through(b, func(h *handle) (broker.Health, error) { return h.Health(ctx) })
 }
 
-// Settings implements broker.Flow.
+// Settings implements broker.Inspector.
 func (b *Broker) Settings(ctx context.Context, queue string) ([]broker.QueueSetting, error) {
 	return through(b, func(h *handle) ([]broker.QueueSetting, error) { return h.Settings(ctx, queue) })
 }
@@ -123,13 +123,13 @@ func (b *Broker) Compact(ctx context.Context) (Compacted, error) {
 	return through(b, func(h *handle) (Compacted, error) { return h.Compact(ctx) })
 }
 
-// Configure implements broker.Flow.
+// Configure implements broker.Broker.
 func (b *Broker) Configure(ctx context.Context, c broker.Call, queue string, change broker.Change) error {
 	_, err := through(b, func(h *handle) (struct{}, error) { return struct{}{}, h.Configure(ctx, c, queue, change) })
 	return err
 }
 
-// Tick implements broker.Flow.
+// Tick implements broker.Broker.
 func (b *Broker) Tick(ctx context.Context, c broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
 	now, err = through(b, func(h *handle) (now time.Time, err error) {
 		won, now, err = h.Tick(ctx, c, t)
@@ -154,8 +154,6 @@ func (b *Broker) Hold(ctx context.Context, ref broker.Ref, token broker.Token) (
 	})
 	return file, release, err
 }
-
-var _ broker.Flow = (*Broker)(nil)
 
 // noticed looks at the error of a call: when the store is poisoned, this client
 // leaves and joins again.

@@ -8,19 +8,19 @@ import (
 	"github.com/spoolq/spool/internal/jobstate"
 )
 
-var _ broker.Flow = (*Broker)(nil)
-
-// Configure implements broker.Flow.
+// Configure implements broker.Broker.
 func (b *Broker) Configure(ctx context.Context, _ broker.Call, queue string, change broker.Change) (err error) {
+	asked := time.Now()
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
 	defer b.mu.Unlock()
+	change.Age += time.Since(asked)
 	b.commit(func(jobstate.Now) { err = b.s.Configure(&b.w, queue, &change) })
 	return err
 }
 
-// Settings implements broker.Flow.
+// Settings implements broker.Inspector.
 func (b *Broker) Settings(ctx context.Context, queue string) ([]broker.QueueSetting, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (b *Broker) Settings(ctx context.Context, queue string) ([]broker.QueueSett
 	return b.s.Settings(queue), nil
 }
 
-// Tick implements broker.Flow.
+// Tick implements broker.Broker.
 func (b *Broker) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
 	if err := b.begin(ctx); err != nil {
 		return false, now, err

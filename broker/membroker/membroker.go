@@ -202,11 +202,14 @@ func (b *Broker) claim(ctx context.Context, r *broker.ClaimRequest, wait time.Du
 
 // Extend implements broker.Broker.
 func (b *Broker) Extend(ctx context.Context, r broker.ExtendRequest) (beats []broker.Beat, err error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer b.mu.Unlock()
-	if r.TTL <= 0 {
+	if r.TTL == 0 {
 		r.TTL = broker.DefaultLeaseTTL
 	}
 	b.commit(func(now jobstate.Now) {

@@ -30,7 +30,7 @@ func (c *ageingSetCmd) Run(a *app) error {
 	return a.set(&c.setFlags, broker.AgeingSetting, "", func(*broker.Setting) broker.Setting { return to })
 }
 
-type ageingClearCmd struct{ queueFlag }
+type ageingClearCmd struct{ clearFlags }
 
 // Run clears the ageing.
-func (c *ageingClearCmd) Run(a *app) error { return a.clear(c.Queue, broker.AgeingSetting, "") }
+func (c *ageingClearCmd) Run(a *app) error { return a.clear(&c.clearFlags, broker.AgeingSetting, "") }

@@ -50,12 +50,12 @@ func (c *capacitySetCmd) Run(a *app) error {
 
 type capacityClearCmd struct {
 	PerTenant bool `help:"That of each tenant, instead of the queue's."`
-	queueFlag
+	clearFlags
 }
 
 // Run clears the capacity.
 func (c *capacityClearCmd) Run(a *app) error {
-	return a.clear(c.Queue, broker.CapacitySetting, capacityName(c.PerTenant))
+	return a.clear(&c.clearFlags, broker.CapacitySetting, capacityName(c.PerTenant))
 }
 
 func capacityName(perTenant bool) string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -94,12 +93,4 @@ func (c *choice) filter() (spool.Filter, error) {
 		f.IDs = append(f.IDs, broker.ID(id))
 	}
 	return f, nil
-}
-
-// check fails when a command named ids and changed fewer jobs than that.
-func (c *choice) check(n int, verb string) error {
-	if missing := len(c.IDs) - n; len(c.IDs) > 0 && missing > 0 && c.empty() {
-		return fmt.Errorf("%d of the %d jobs named could not be %s: %w, or in no state for it", missing, len(c.IDs), verb, spool.ErrNotFound)
-	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
 )
 
 // TestPayloadsAreExact: what goes in comes out, byte for byte, and nothing of it
@@ -273,7 +274,7 @@ func TestOperating(t *testing.T) {
 	if n := changedBy("dead", "requeue", dead[0]); n != 1 {
 		t.Errorf("requeued %v, want 1", n)
 	}
-	s.fails(exitNotFound, "1 of the 1 jobs", "dead", "requeue", dead[0])
+	s.fails(exitFailed, "job "+dead[0]+" is ready, not dead: it runs by itself", "dead", "requeue", dead[0])
 	if n := changedBy("dead", "delete", "--queue=a"); n != 2 {
 		t.Errorf("deleted %v, want 2", n)
 	}
@@ -283,6 +284,8 @@ func TestOperating(t *testing.T) {
 	if j := s.show(dead[0]); j["state"] != "cancelled" || j["error"] != "enough" {
 		t.Errorf("the job is %v", j)
 	}
+
+	s.fails(exitNotFound, "is not there", "cancel", broker.NewID().String())
 
 	s.enqueue("mail", "p", "--queue=b")
 	s.ok("pause", "b")
@@ -311,5 +314,53 @@ func TestListIsCutAndSaysSo(t *testing.T) {
 	}
 	if r := s.run("list", "--limit=4"); strings.Contains(r.errout, "more") {
 		t.Errorf("all are listed, and it says %q", r.errout)
+	}
+}
+
+// TestAJobInAStateThatACommandDoesNotReach: it says which state that is, and
+// what would do instead.
+func TestAJobInAStateThatACommandDoesNotReach(t *testing.T) {
+	s := newTool(t)
+	claim := func(task string) (id, token string) {
+		id = s.enqueue(task)
+		l := object[shown](t, s.ok("claim", "--json", "--task="+task))
+		return id, l["token"].(string)
+	}
+	ids := map[spool.State]string{spool.Scheduled: s.enqueue("later", "--delay=1h"), spool.Ready: s.enqueue("ready"), spool.Cancelled: s.enqueue("off")}
+	s.ok("cancel", ids[spool.Cancelled])
+	var token string
+	ids[spool.Leased], _ = claim("runs")
+	ids[spool.Dead], token = claim("dies")
+	s.ok("bury", ids[spool.Dead], "--token", token)
+	ids[spool.Done], token = claim("done")
+	s.ok("ack", ids[spool.Done], "--token", token, "--result=r")
+	for _, c := range []struct {
+		command []string
+		state   spool.State
+		want    string
+	}{
+		{[]string{"dead", "requeue"}, spool.Scheduled, "is scheduled, not dead: it runs by itself, and spool explain ID says when"},
+		{[]string{"dead", "requeue"}, spool.Ready, "is ready, not dead: it runs by itself, and spool explain ID says what it waits for"},
+		{[]string{"dead", "requeue"}, spool.Leased, "is leased, not dead: it runs now"},
+		{[]string{"dead", "requeue"}, spool.Done, "is done, not dead: to run it once more, enqueue it anew (spool show ID --payload"},
+		{[]string{"dead", "requeue"}, spool.Cancelled, "is cancelled (cancelled), not dead: to run it after all, enqueue it anew"},
+		{[]string{"dead", "delete"}, spool.Ready, "is ready, not dead: spool cancel ID ends it"},
+		{[]string{"dead", "delete"}, spool.Leased, "is leased, not dead: spool cancel ID ends it"},
+		{[]string{"dead", "delete"}, spool.Done, "is done, not dead: it goes when its retention is over, or with spool purge default --state=done"},
+		{[]string{"cancel"}, spool.Done, "is done: there is nothing left to cancel"},
+		{[]string{"cancel"}, spool.Dead, "is dead, so that it does not run again: spool dead delete ID removes it, spool dead requeue ID runs it again"},
+		{[]string{"cancel"}, spool.Cancelled, "is cancelled already (cancelled)"},
+	} {
+		id := ids[c.state]
+		s.fails(exitFailed, "job "+id+" "+strings.ReplaceAll(c.want, "ID", id), append(c.command, id)...)
+		if j := s.show(id); j["state"] != c.state.String() {
+			t.Errorf("%v: the job is %v now", c.command, j["state"])
+		}
+	}
+	s.ok("cancel", ids[spool.Leased])
+	s.fails(exitFailed, "is leased, and to be cancelled already", "cancel", ids[spool.Leased])
+	r := s.run("cancel", ids[spool.Ready], ids[spool.Done], broker.NewID().String())
+	if r.code != exitNotFound || !strings.Contains(r.out, "1 job") || strings.Count(r.errout, "\n") != 2 {
+		t.Errorf("one of each: %+v", r)
 	}
 }

@@ -60,12 +60,12 @@ func (c *limitSetCmd) Run(a *app) error {
 
 type limitClearCmd struct {
 	Name name `arg:"" help:"Name of the limit."`
-	queueFlag
+	clearFlags
 }
 
 // Run clears the limit.
 func (c *limitClearCmd) Run(a *app) error {
-	return a.clear(c.Queue, broker.LimitSetting, string(c.Name))
+	return a.clear(&c.clearFlags, broker.LimitSetting, string(c.Name))
 }
 
 // rate is a rate on the command line.

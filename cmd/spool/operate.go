@@ -32,6 +32,10 @@ func (a *app) change(c *choice, did string, cmd broker.Command) error {
 	f.States = cmd.Filter.States
 	cmd.Filter = f
 	return a.with(changing, func(ctx context.Context, client *spool.Client) error {
+		named, err := c.named(ctx, client)
+		if err != nil {
+			return err
+		}
 		n, err := client.Apply(ctx, cmd)
 		if err != nil {
 			a.note("%s %s before that", text.Plural(int64(n), "job was", "jobs were"), did)
@@ -40,7 +44,7 @@ func (a *app) change(c *choice, did string, cmd broker.Command) error {
 		if err := a.reportChanged(did, n); err != nil {
 			return err
 		}
-		return c.check(n, did)
+		return a.unchanged(named, n, &cmd)
 	})
 }
 

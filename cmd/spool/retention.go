@@ -57,12 +57,12 @@ func (c *retentionSetCmd) Run(a *app) error {
 
 type retentionClearCmd struct {
 	Task name `short:"t" placeholder:"NAME" help:"That of this task; that of every task when not given."`
-	queueFlag
+	clearFlags
 }
 
 // Run clears the retention.
 func (c *retentionClearCmd) Run(a *app) error {
-	return a.clear(c.Queue, broker.RetentionSetting, string(c.Task))
+	return a.clear(&c.clearFlags, broker.RetentionSetting, string(c.Task))
 }
 
 // keep is how long something is kept, on the command line: 0 is the default,

@@ -53,7 +53,7 @@ func (c *scheduleAddCmd) Run(a *app) error {
 			return err
 		}
 		if old != nil {
-			set.Schedule.Paused, set.Revision = old.Schedule.Paused, old.Revision
+			set.Revision = old.Revision
 		}
 		if err := s.set(ctx, set); err != nil {
 			return err
@@ -206,16 +206,14 @@ func (c *scheduleFlags) with(a *app, fn func(context.Context, *settings) error) 
 	})
 }
 
-type scheduleRemoveCmd struct{ scheduleFlags }
+type scheduleRemoveCmd struct {
+	Name name `arg:"" help:"Name of the schedule."`
+	clearFlags
+}
 
 // Run removes the schedule.
 func (c *scheduleRemoveCmd) Run(a *app) error {
-	return c.with(a, func(ctx context.Context, s *settings) error {
-		if err := s.client.RemoveSchedule(ctx, s.queue, string(c.Name)); err != nil {
-			return err
-		}
-		return a.inForce(ctx, s, broker.ScheduleSetting, string(c.Name))
-	})
+	return a.clear(&c.clearFlags, broker.ScheduleSetting, string(c.Name))
 }
 
 type scheduleRunCmd struct{ scheduleFlags }

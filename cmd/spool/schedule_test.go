@@ -115,13 +115,13 @@ func TestASchedulesLife(t *testing.T) {
 	}
 }
 
-// TestADeclaredScheduleIsPausedByHand: a pause overrides what a program
-// declares, resume gives it back, and its place in time stays.
+// TestADeclaredScheduleIsPausedByHand: a pause stands beside what a program
+// declares and what an operator sets, until resume.
 func TestADeclaredScheduleIsPausedByHand(t *testing.T) {
 	s := newTool(t)
 	s.enqueue("report")
 	due := time.Date(2030, 1, 1, 3, 0, 0, 0, time.UTC)
-	s.flow(func(f broker.Flow) {
+	s.program(func(f broker.Broker) {
 		set := broker.Setting{Kind: broker.ScheduleSetting, Name: "nightly",
 			Schedule: &broker.Schedule{Spec: "0 3 * * *", Job: broker.NewJob{Task: "report", Payload: []byte("p"), Headers: map[string]string{"a": "b"}}}}
 		s.declare(f, set)
@@ -135,12 +135,24 @@ func TestADeclaredScheduleIsPausedByHand(t *testing.T) {
 	}
 	s.fails(exitUsage, "declared by the code of billing", "schedule", "remove", "nightly")
 	out := s.ok("schedule", "pause", "nightly")
-	if !strings.Contains(out, "set by an operator") || !strings.Contains(out, "over what billing declares") {
+	if !strings.Contains(out, "declared by billing") || !strings.Contains(out, "(paused)") {
 		t.Errorf("pause writes %q", out)
 	}
 	s.fails(exitUsage, "declared by the code of billing", "schedule", "remove", "nightly")
+	s.ok("schedule", "add", "nightly", "0 5 * * *", "--task=report")
+	s.ok("schedule", "remove", "nightly")
+	if v := object[settingView](t, s.ok("schedule", "list", "--json")); v.Owner != "billing" || !v.Schedule.Paused {
+		t.Errorf("after an operator's schedule came and went: %+v %+v", v, v.Schedule)
+	}
+	s.program(func(f broker.Broker) {
+		set := broker.Setting{Kind: broker.ScheduleSetting, Name: "nightly", Schedule: &broker.Schedule{Spec: "0 3 * * *", Job: broker.NewJob{Task: "report"}}}
+		s.declare(f, set)
+		if won, _, err := f.Tick(t.Context(), broker.NewCall(), broker.Tick{Queue: "default", Schedule: "nightly", Next: due}); won || err != nil {
+			t.Errorf("a paused schedule: won %v, %v", won, err)
+		}
+	})
 	v := object[settingView](t, s.ok("schedule", "resume", "nightly", "--json"))
-	if v.Owner != "billing" || v.Schedule.Paused || v.Declared != nil || v.Schedule.Due == nil || !v.Schedule.Due.Equal(due) {
+	if v.Owner != "billing" || v.Schedule.Paused || v.Declared != nil || v.Schedule.Due != nil {
 		t.Errorf("after resume: %+v %+v", v, v.Schedule)
 	}
 	s.ok("schedule", "add", "nightly", "0 5 * * *", "--task=report")
@@ -152,6 +164,26 @@ func TestADeclaredScheduleIsPausedByHand(t *testing.T) {
 	if v := object[settingView](t, s.ok("schedule", "list", "--json")); v.Owner != "billing" || v.Schedule.Spec != "0 3 * * *" {
 		t.Errorf("after remove: %+v", v)
 	}
+}
+
+// TestARunningWorkerTakesUpAScheduleAtOnce: of another process, and sees its
+// pause, too. Without notice it would look after 25 s or more.
+func TestARunningWorkerTakesUpAScheduleAtOnce(t *testing.T) {
+	s := newTool(t)
+	s.enqueue("beat")
+	s.start(s.process("work", "--exec=true", "--quiet"))
+	acked := func() int64 {
+		counts := object[statsView](t, s.ok("stats", "--json")).Counts
+		return counts[0].Totals.Acked
+	}
+	await(t, "the worker", func() bool { return acked() == 1 })
+	start := time.Now()
+	s.ok("schedule", "add", "beat", "@every 100ms", "--task=beat")
+	await(t, "a run of the job of a schedule", func() bool { return acked() > 1 })
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("the schedule was taken up after %v", took)
+	}
+	s.ok("schedule", "pause", "beat")
 }
 
 // TestAWorkerServesSchedules: what was added by hand is enqueued and run.

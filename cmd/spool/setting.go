@@ -17,6 +17,12 @@ type queueFlag struct {
 	Queue name `short:"q" default:"default" placeholder:"NAME" help:"Queue that it governs (${default})."`
 }
 
+// clearFlags are those of every command that takes a setting back.
+type clearFlags struct {
+	queueFlag
+	Owner name `placeholder:"NAME" help:"Remove what this program declares, instead of what an operator set: for a program that is gone. Its next start declares it again."`
+}
+
 // setFlags are those of every command that changes a setting.
 type setFlags struct {
 	queueFlag
@@ -71,12 +77,6 @@ func (s *settings) set(ctx context.Context, to broker.Setting) error {
 	return s.client.Configure(ctx, s.queue, broker.Change{Set: []broker.Setting{to}})
 }
 
-// clear takes back an operator's setting.
-func (s *settings) clear(ctx context.Context, kind broker.SettingKind, named string) error {
-	change := broker.Change{Clear: []broker.SettingName{{Kind: kind, Name: named}}}
-	return s.client.Configure(ctx, s.queue, change)
-}
-
 // noSetting says that there is nothing of that name to change.
 type noSetting struct{ text string }
 
@@ -109,21 +109,48 @@ func (a *app) set(f *setFlags, kind broker.SettingKind, named string, to func(ol
 	})
 }
 
-// clear takes back an operator's setting, and says what holds then.
-func (a *app) clear(queue name, kind broker.SettingKind, named string) error {
-	return a.withSettings(changing, queue, func(ctx context.Context, s *settings) error {
+// clear takes back an operator's setting, or with --owner what a program
+// declares, and says what holds then.
+func (a *app) clear(f *clearFlags, kind broker.SettingKind, named string) error {
+	return a.withSettings(changing, f.Queue, func(ctx context.Context, s *settings) error {
 		old, err := s.must(ctx, kind, named)
 		if err != nil {
 			return err
 		}
-		if old.Owner != "" {
-			return usagef("%s of queue %s is declared by %s: change it there, or set another over it", titleOf(kind, named), s.queue, old.Owner)
+		change := broker.Change{Clear: []broker.SettingName{{Kind: kind, Name: named}}}
+		if f.Owner != "" {
+			change = broker.Change{Owner: string(f.Owner), Undeclare: change.Clear}
 		}
-		if err := s.clear(ctx, kind, named); err != nil {
+		if err := mayClear(s.queue, old, string(f.Owner)); err != nil {
 			return err
+		}
+		if err := s.client.Configure(ctx, s.queue, change); err != nil {
+			return err
+		}
+		if f.Owner != "" {
+			a.note("a start of %s declares it again", f.Owner)
 		}
 		return a.inForce(ctx, s, kind, named)
 	})
+}
+
+// mayClear says who has a setting, when there is nothing of that owner ("" is
+// an operator) to take back.
+func mayClear(queue string, t *broker.Setting, owner string) error {
+	declarer := t.Owner
+	if t.Declared != nil {
+		declarer = t.Declared.Owner
+	}
+	what := fmt.Sprintf("%s of queue %s", titleOf(t.Kind, t.Name), queue)
+	switch {
+	case owner == declarer || owner == "" && t.Owner == "":
+		return nil
+	case owner == "":
+		return usagef("%s is declared by the code of %s: change it there, or set another over it; when that program is gone, --owner=%s removes the declaration", what, declarer, declarer)
+	case declarer == "":
+		return usagef("%s is declared by no program, an operator set it: without --owner it is taken back", what)
+	}
+	return usagef("%s is declared by %s, not by %s", what, declarer, owner)
 }
 
 // inForce says what holds after a change: the setting, or that there is none.

@@ -9,8 +9,8 @@ import (
 	"github.com/spoolq/spool/broker"
 )
 
-// flow opens the store and lets fn change its settings as a program does.
-func (s *tool) flow(fn func(broker.Flow)) {
+// program opens the store and lets fn change its settings as a program does.
+func (s *tool) program(fn func(broker.Broker)) {
 	s.t.Helper()
 	b := s.open()
 	fn(b)
@@ -20,7 +20,7 @@ func (s *tool) flow(fn func(broker.Flow)) {
 }
 
 // declare declares settings of queue default as the program billing.
-func (s *tool) declare(f broker.Flow, set ...broker.Setting) {
+func (s *tool) declare(f broker.Broker, set ...broker.Setting) {
 	s.t.Helper()
 	if err := f.Configure(s.t.Context(), broker.NewCall(), "default", broker.Change{Declare: true, Owner: "billing", Set: set}); err != nil {
 		s.t.Fatal(err)
@@ -129,7 +129,7 @@ func TestSettings(t *testing.T) {
 func TestAnOperatorWinsOverWhatIsDeclared(t *testing.T) {
 	s := newTool(t)
 	s.enqueue("m")
-	s.flow(func(f broker.Flow) {
+	s.program(func(f broker.Broker) {
 		s.declare(f,
 			broker.Setting{Kind: broker.LimitSetting, Name: "mail", Limit: &broker.Limit{Tasks: []string{"m"}, Running: 2}},
 			broker.Setting{Kind: broker.RetentionSetting, Retention: &broker.Retention{Dead: 24 * 3600e9}})
@@ -137,7 +137,7 @@ func TestAnOperatorWinsOverWhatIsDeclared(t *testing.T) {
 	if out := s.ok("limit", "list"); !strings.Contains(out, "billing") || strings.Contains(out, "operator") {
 		t.Errorf("list writes %s", out)
 	}
-	s.fails(exitUsage, "declared by billing", "limit", "clear", "mail")
+	s.fails(exitUsage, "declared by the code of billing", "limit", "clear", "mail")
 	out := s.ok("limit", "set", "mail", "--task=m", "--running=9")
 	if !strings.Contains(out, "over what billing declares") {
 		t.Errorf("set writes %s", out)
@@ -155,6 +155,40 @@ func TestAnOperatorWinsOverWhatIsDeclared(t *testing.T) {
 	s.ok("retention", "set", "--done=1h")
 	if r := object[settingView](t, s.ok("retention", "list", "--json")).Retention; r.Dead != "24h0m0s" || r.Done != "1h0m0s" {
 		t.Errorf("what was declared and not given is gone: %+v", r)
+	}
+}
+
+// TestWhatAProgramLeftCanBeRemoved: by naming it, and its next start declares it
+// again.
+func TestWhatAProgramLeftCanBeRemoved(t *testing.T) {
+	s := newTool(t)
+	left := []broker.Setting{
+		{Kind: broker.LimitSetting, Name: "mail", Limit: &broker.Limit{Tasks: []string{"m"}, Running: 2}},
+		{Kind: broker.ScheduleSetting, Name: "nightly", Schedule: &broker.Schedule{Spec: "0 3 * * *", Job: broker.NewJob{Task: "report"}}},
+		{Kind: broker.WeightSetting, Name: "acme", Weight: 3},
+	}
+	s.enqueue("m")
+	s.program(func(f broker.Broker) { s.declare(f, left...) })
+	s.fails(exitUsage, "when that program is gone, --owner=billing removes the declaration", "limit", "clear", "mail")
+	s.fails(exitUsage, "when that program is gone, --owner=billing", "schedule", "remove", "nightly")
+	s.fails(exitUsage, "is declared by billing, not by other", "limit", "clear", "mail", "--owner=other")
+	s.ok("limit", "set", "mail", "--task=m", "--running=9")
+	r := s.run("limit", "clear", "mail", "--owner=billing")
+	if r.code != exitOK || !strings.Contains(r.out, "9 running of m (set by an operator, revision") || strings.Contains(r.out, "billing") ||
+		!strings.Contains(r.errout, "a start of billing declares it again") {
+		t.Errorf("what is below an operator's: %+v", r)
+	}
+	s.fails(exitUsage, "is declared by no program", "limit", "clear", "mail", "--owner=billing")
+	if out := s.ok("limit", "clear", "mail"); !strings.Contains(out, "no limit mail any more") {
+		t.Errorf("clear writes %q", out)
+	}
+	if out := s.ok("schedule", "remove", "nightly", "--owner=billing"); !strings.Contains(out, "no schedule nightly any more") {
+		t.Errorf("remove writes %q", out)
+	}
+	s.ok("weight", "clear", "acme", "--owner=billing")
+	s.program(func(f broker.Broker) { s.declare(f, left...) })
+	if out := s.ok("limit", "list"); !strings.Contains(out, "2 running of m") {
+		t.Errorf("declared again: %q", out)
 	}
 }
 

@@ -17,8 +17,6 @@ type taker struct {
 	change broker.Change // the last that it took
 }
 
-var _ broker.Flow = (*taker)(nil)
-
 var errTaken = errors.New("taken")
 
 // try calls fn with a client that stores nothing. No error means that as far as
@@ -38,16 +36,16 @@ func (*taker) Enqueue(context.Context, broker.Call, string, []broker.NewJob) ([]
 	return nil, errTaken
 }
 
-// Configure implements broker.Flow.
+// Configure implements broker.Broker.
 func (t *taker) Configure(_ context.Context, _ broker.Call, _ string, c broker.Change) error {
 	t.change = c
 	return errTaken
 }
 
-// Settings implements broker.Flow.
+// Settings implements broker.Inspector.
 func (*taker) Settings(context.Context, string) ([]broker.QueueSetting, error) { return nil, errTaken }
 
-// Tick implements broker.Flow.
+// Tick implements broker.Broker.
 func (*taker) Tick(context.Context, broker.Call, broker.Tick) (won bool, now time.Time, err error) {
 	return false, now, errTaken
 }

@@ -29,10 +29,10 @@ func (c *weightSetCmd) Run(a *app) error {
 
 type weightClearCmd struct {
 	Tenant exact `arg:"" help:"The tenant."`
-	queueFlag
+	clearFlags
 }
 
 // Run clears the weight.
 func (c *weightClearCmd) Run(a *app) error {
-	return a.clear(c.Queue, broker.WeightSetting, string(c.Tenant))
+	return a.clear(&c.clearFlags, broker.WeightSetting, string(c.Tenant))
 }

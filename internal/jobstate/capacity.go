@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -171,6 +172,7 @@ func (c *capacity) check(queue string, tenant *string, l load, n need) error {
 	if !c.over(l, n) {
 		return nil
 	}
+	have := l
 	if c.DropOldest {
 		l.jobs, l.bytes = l.jobs-l.ready, l.bytes-l.readyBytes
 		if !c.over(l, n) {
@@ -183,8 +185,20 @@ func (c *capacity) check(queue string, tenant *string, l load, n need) error {
 		e.Tenant = *tenant
 		who = fmt.Sprintf("tenant %q of queue %s", *tenant, queue)
 	}
-	e.Text = fmt.Sprintf("%s has %d jobs of %d bytes, its capacity is %d jobs, %d bytes (0: any)", who, l.jobs, l.bytes, c.Jobs, c.Bytes)
+	e.Text = who + " " + c.fullText(have, n)
 	return e
+}
+
+// fullText says what does not fit, in the numbers that the capacity bounds.
+func (c *capacity) fullText(l load, n need) string {
+	var parts []string
+	if c.Jobs > 0 {
+		parts = append(parts, fmt.Sprintf("has %d jobs, its capacity is %d, and this would add %d", l.jobs, c.Jobs, n.jobs))
+	}
+	if c.Bytes > 0 {
+		parts = append(parts, fmt.Sprintf("has %d bytes, its capacity is %d, and this would add %d", l.bytes, c.Bytes, n.bytes))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // dropOldest cancels the ready job (but none that an earlier drop of this call

@@ -14,7 +14,7 @@ func (s *State) Cancel(w *Writer, queue string, ids []broker.ID, why string) (n 
 		switch {
 		case j == nil:
 		case j.state() == broker.Scheduled || j.state() == broker.Ready:
-			s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonCancelled, err: []byte(broker.CutError(why))})
+			s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonCancelled, err: []byte(why)})
 			n++
 		case j.state() == broker.Leased && j.flags&cancelAsked == 0:
 			s.ask(w, j, why)
@@ -33,7 +33,7 @@ func (s *State) ask(w *Writer, j *job, why string) {
 	var text Loc
 	w.byte(b2u(why != ""))
 	if why != "" {
-		text = w.blobOf([]byte(broker.CutError(why)))
+		text = w.blobOf([]byte(why))
 	}
 	w.end()
 	s.applyAsk(j, text)

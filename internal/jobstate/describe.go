@@ -19,7 +19,7 @@ type Record struct {
 var recordNames = [...]string{
 	recEnqueue: "enqueue", recClaim: "claim", recWait: "wait", recFinal: "final", recDrop: "drop", recExtend: "extend",
 	recAsk: "ask", recNote: "note", recPause: "pause", recWorker: "worker", recLeave: "leave", recEpoch: "epoch", recGone: "gone", recHold: "hold",
-	recSet: "set", recTick: "tick", recReplace: "replace",
+	recSet: "set", recTick: "tick", recReplace: "replace", recStop: "stop", recStart: "start",
 }
 
 // Describe hands the records of a frame's body to fn, without a state.
@@ -33,7 +33,7 @@ func Describe(body []byte, fn func(Record)) error {
 		if !ok {
 			return r.err
 		}
-		if t < recEnqueue || t > recReplace {
+		if t < recEnqueue || int(t) >= len(recordNames) {
 			r.bad(fmt.Sprintf("type %d is unknown", t))
 			return r.err
 		}
@@ -158,6 +158,15 @@ func (d *describer) describeHandles(t recordType) {
 		d.queue()
 		d.say("schedule", r.str())
 		d.say("next", int64(r.uint()))
+	case recStop:
+		d.queue()
+		d.say("schedule", r.str())
+		d.say("on", r.byte() != 0)
+	case recStart:
+		d.queue()
+		d.say("owner", r.str())
+		d.say("start", r.id())
+		d.say("at", r.time())
 	case recReplace:
 		d.queue()
 		d.id()

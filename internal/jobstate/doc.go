@@ -53,6 +53,8 @@
 //	15 set      queue layer kind name json        (a setting; no json removes it)
 //	16 tick     queue schedule next               (a cursor moves)
 //	17 replace  queue id flags [place runAt] digest body
+//	18 stop     queue schedule on                 (an operator stops a schedule)
+//	19 start    queue owner id at                 (of a program that declared)
 //
 // Body is: timeout uvarint, headers uvarint n × (code uint8, [name], value),
 // payload to the end. Codes name the headers that every job has.

@@ -15,7 +15,8 @@ import (
 // shares are (part of the format):
 //
 //	int64 high; uint64 revision
-//	settings uint32 n × (kind, name, int64 due, declared, operator)   as JSON, "" for none
+//	settings uint32 n × (kind, name, int64 due, uint8 paused, declared, operator)   as JSON, "" for none
+//	starts   uint32 n × (owner, id, int64 at)
 //	turns    uint32 n × (int32 priority, int64 at, uint32 n × (tenant, int64 service))
 //	rates    uint32 n × (limit, value, int64 at, int64 debt, uint32 part)
 //	groups   uint32 n × (value, id of the holder)
@@ -29,9 +30,11 @@ func (s *State) encodeFlow(e *encoder, q *queue) {
 		e.str(string(name.kind))
 		e.str(name.name)
 		e.i64(t.due)
+		e.u8(b2u(t.paused))
 		e.setting(t.declared)
 		e.setting(t.operator)
 	}
+	q.encodeStarts(e)
 	q.encodeTurns(e)
 	s.encodeRates(e, q)
 	held := slices.Sorted(maps.Keys(q.groups))
@@ -115,13 +118,14 @@ func (s *State) decodeFlow(d *decoder, q *queue) {
 	q.high, q.revision = d.i64(), d.u64()
 	for n := d.u32(); n > 0 && d.err == nil; n-- {
 		name := settingName{broker.SettingKind(d.str()), d.str()}
-		t := &setting{due: d.i64(), declared: d.setting(), operator: d.setting()}
+		t := &setting{due: d.i64(), paused: d.u8() != 0, declared: d.setting(), operator: d.setting()}
 		if t.inForce() == nil {
 			d.fail("setting without a layer")
 			return
 		}
 		q.settings[name] = t
 	}
+	q.decodeStarts(d)
 	for n := d.u32(); n > 0 && d.err == nil; n-- {
 		t := q.turnOf(int32(d.u32()))
 		t.Now = fair.Time(d.u64())

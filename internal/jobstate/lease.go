@@ -133,7 +133,7 @@ func (s *State) note(w *Writer, j *job, p *broker.Progress, lines []string) {
 	w.id(j.id)
 	w.byte(byte(now.Percent))
 	w.text(now.Note)
-	lines = lines[max(0, len(lines)-maxLogLines):]
+	lines = lastLines(lines)
 	w.uint(uint64(len(lines)))
 	kept := make([]string, len(lines))
 	for i, line := range lines {
@@ -142,6 +142,17 @@ func (s *State) note(w *Writer, j *job, p *broker.Progress, lines []string) {
 	}
 	w.end()
 	s.applyNote(j, now, kept)
+}
+
+// lastLines are those of which something is kept.
+func lastLines(lines []string) []string {
+	lines = lines[max(0, len(lines)-maxLogLines):]
+	for i, size := len(lines)-1, 0; i >= 0; i-- {
+		if size += min(len(lines[i]), maxLogBytes/8); size > maxLogBytes {
+			return lines[i+1:]
+		}
+	}
+	return lines
 }
 
 func cut(s string, n int) string { return s[:min(len(s), n)] }
@@ -164,13 +175,5 @@ func (s *State) applyNote(j *job, p broker.Progress, lines []string) {
 	e := s.more(j)
 	e.progress = p
 	log := append(e.log[:len(e.log):len(e.log)], lines...)
-	log = log[max(0, len(log)-maxLogLines):]
-	size := 0
-	for i := len(log) - 1; i >= 0; i-- {
-		if size += len(log[i]); size > maxLogBytes {
-			log = log[i+1:]
-			break
-		}
-	}
-	e.log = log
+	e.log = lastLines(log)
 }

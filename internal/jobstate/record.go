@@ -28,6 +28,8 @@ const (
 	recSet
 	recTick
 	recReplace
+	recStop
+	recStart
 )
 
 // Salvage is Apply for a repair: records that do not fit, because others before
@@ -114,6 +116,10 @@ func (s *State) applyRecord(t recordType, r *reader) error {
 		return s.readTick(r)
 	case recReplace:
 		return s.readReplace(r)
+	case recStop:
+		return s.readStop(r)
+	case recStart:
+		return s.readStart(r)
 	}
 	r.bad(fmt.Sprintf("type %d is unknown", t))
 	return r.err

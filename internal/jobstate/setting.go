@@ -2,8 +2,6 @@ package jobstate
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -22,6 +20,7 @@ type settingName struct {
 // wins over what code declared.
 type setting struct {
 	declared, operator *broker.Setting
+	paused             bool // of a schedule: an operator stopped it
 	// The cursor of a schedule: the next instant in nanoseconds since 1970; 0 is
 	// not set yet, never when the expression has no more.
 	due int64
@@ -71,12 +70,33 @@ func (s *State) Configure(w *Writer, queue string, c *broker.Change) error {
 			return fmt.Errorf("%w: %s %q is at revision %d, not %d", broker.ErrConflict, t.Kind, t.Name, is, t.Revision)
 		}
 	}
+	began := w.base - int64(c.Age)
+	if c.Declare {
+		if last, known := q.starts[c.Owner]; known && began < last.at && (c.Start.IsZero() || c.Start != last.id) {
+			return fmt.Errorf("%w: a later start of %s has declared the settings of queue %s", broker.ErrConflict, c.Owner, queue)
+		}
+	}
 	edits := q.edits(l, c)
-	if err := q.checkRules(edits); err != nil {
+	after := q.edited(edits)
+	if err := checkRules(after); err != nil {
 		return err
+	}
+	for _, name := range slices.Concat(c.Pause, c.Resume) {
+		if _, there := after[settingName{broker.ScheduleSetting, name}]; !there {
+			return fmt.Errorf("%w: queue %s has no schedule %.64q", broker.ErrConflict, queue, name)
+		}
 	}
 	for _, e := range edits {
 		s.edit(w, queue, e)
+	}
+	if c.Declare {
+		s.begin(w, queue, c.Owner, start{c.Start, began})
+	}
+	for _, name := range c.Pause {
+		s.stop(w, queue, name, true)
+	}
+	for _, name := range c.Resume {
+		s.stop(w, queue, name, false)
 	}
 	return nil
 }
@@ -85,25 +105,13 @@ func checkChange(queue string, c *broker.Change) error {
 	if err := broker.ValidName(queue); err != nil {
 		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
 	}
-	if c.Declare {
-		if err := broker.ValidName(c.Owner); err != nil {
-			return fmt.Errorf("%w: owner %w", broker.ErrInvalid, err)
-		}
-		if len(c.Clear) > 0 {
-			return fmt.Errorf("%w: a declaration clears by leaving out", broker.ErrInvalid)
-		}
+	if err := c.Validate(); err != nil {
+		return err
 	}
-	seen := map[settingName]bool{}
 	for i := range c.Set {
-		t := &c.Set[i]
-		if err := checkSetting(t); err != nil {
+		if err := checkRate(&c.Set[i]); err != nil {
 			return err
 		}
-		name := settingName{t.Kind, t.Name}
-		if seen[name] {
-			return fmt.Errorf("%w: %s %q is set twice", broker.ErrInvalid, t.Kind, t.Name)
-		}
-		seen[name] = true
 	}
 	return nil
 }
@@ -113,19 +121,16 @@ func checkSetting(t *broker.Setting) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
+	return checkRate(t)
+}
+
+func checkRate(t *broker.Setting) error {
 	if t.Kind == broker.LimitSetting && t.Limit.Running == 0 {
 		if err := rateOf(t.Limit).Validate(); err != nil {
 			return fmt.Errorf("%w: limit %q: %w", broker.ErrInvalid, t.Name, err)
 		}
 	}
 	return nil
-}
-
-// edit is a change of one setting in one layer; set nil removes it.
-type edit struct {
-	name  settingName
-	layer layer
-	set   *broker.Setting
 }
 
 // edits lists what a change does, leaving out what is so already.
@@ -139,7 +144,7 @@ func (q *queue) edits(l layer, c *broker.Change) (edits []edit) {
 		}
 		if t.Schedule != nil {
 			sched := *t.Schedule
-			sched.Due = time.Time{}
+			sched.Paused, sched.Due = false, time.Time{}
 			t.Schedule = &sched
 		}
 		if old := q.settings[name]; old == nil || !same(*old.at(l), &t) {
@@ -159,6 +164,12 @@ func (q *queue) edits(l layer, c *broker.Change) (edits []edit) {
 		name := settingName{n.Kind, n.Name}
 		if old := q.settings[name]; old != nil && old.operator != nil {
 			edits = append(edits, edit{name: name, layer: operatorLayer})
+		}
+	}
+	for _, n := range c.Undeclare {
+		name := settingName{n.Kind, n.Name}
+		if old := q.settings[name]; old != nil && old.declared != nil && old.declared.Owner == c.Owner {
+			edits = append(edits, edit{name: name, layer: declaredLayer})
 		}
 	}
 	return edits
@@ -187,16 +198,8 @@ func (q *queue) revisionOf(name settingName) uint64 {
 	return 0
 }
 
-// checkRules refuses what would bind a task by too many limits.
-func (q *queue) checkRules(edits []edit) error {
-	binds := map[string]int{}
-	count := func(t *broker.Setting) {
-		if t != nil && t.Limit != nil {
-			for _, task := range t.Limit.Tasks {
-				binds[task]++
-			}
-		}
-	}
+// edited is what a queue's settings are once edits are made.
+func (q *queue) edited(edits []edit) map[settingName]setting {
 	after := map[settingName]setting{}
 	for name, t := range q.settings {
 		after[name] = *t
@@ -204,10 +207,22 @@ func (q *queue) checkRules(edits []edit) error {
 	for _, e := range edits {
 		t := after[e.name]
 		*t.at(e.layer) = e.set
-		after[e.name] = t
+		if after[e.name] = t; t.inForce() == nil {
+			delete(after, e.name)
+		}
 	}
+	return after
+}
+
+// checkRules refuses what would bind a task by too many limits.
+func checkRules(after map[settingName]setting) error {
+	binds := map[string]int{}
 	for _, t := range after {
-		count(t.inForce())
+		if l := t.inForce().Limit; l != nil {
+			for _, task := range l.Tasks {
+				binds[task]++
+			}
+		}
 	}
 	for task, n := range binds {
 		if n > broker.MaxTaskLimits {
@@ -215,94 +230,6 @@ func (q *queue) checkRules(edits []edit) error {
 		}
 	}
 	return nil
-}
-
-// edit records one change. The setting travels as JSON: it is rare, and read by
-// people.
-func (s *State) edit(w *Writer, queue string, e edit) {
-	var text []byte
-	if e.set != nil {
-		var err error
-		if text, err = json.Marshal(e.set); err != nil {
-			panic("jobstate: a validated setting has no JSON: " + err.Error()) // its types all have
-		}
-	}
-	w.begin(recSet)
-	w.str(queue)
-	w.byte(byte(e.layer))
-	w.str(string(e.name.kind))
-	w.str(e.name.name)
-	w.text(string(text))
-	w.end()
-	if e.set != nil {
-		e.set = cloneSetting(e.set) // the caller keeps his
-	}
-	s.applySet(queue, e)
-}
-
-// cloneSetting copies a setting whole, as it is stored.
-func cloneSetting(t *broker.Setting) *broker.Setting {
-	text, err := json.Marshal(t)
-	c := &broker.Setting{}
-	if err == nil {
-		err = json.Unmarshal(text, c)
-	}
-	if err != nil {
-		panic("jobstate: a setting does not survive its JSON: " + err.Error()) // its types all do
-	}
-	return c
-}
-
-func (s *State) readSet(r *reader) error {
-	queue := string(r.str())
-	e := edit{layer: layer(r.byte()), name: settingName{broker.SettingKind(r.str()), string(r.str())}}
-	text := r.text()
-	if len(text) > 0 && r.err == nil {
-		e.set = &broker.Setting{}
-		err := json.Unmarshal(text, e.set)
-		if err == nil {
-			err = checkSetting(e.set)
-		}
-		if err == nil && (e.set.Kind != e.name.kind || e.set.Name != e.name.name) {
-			err = errors.New("it has another name than its record")
-		}
-		if err != nil {
-			r.bad("setting: " + err.Error())
-		}
-	}
-	if e.layer != declaredLayer && e.layer != operatorLayer {
-		r.bad("layer of a setting")
-	}
-	if r.err == nil {
-		s.applySet(queue, e)
-	}
-	return r.err
-}
-
-func (s *State) applySet(queue string, e edit) {
-	q := s.queues[queue]
-	if q == nil {
-		q = s.makeQueue(queue)
-	}
-	t := q.settings[e.name]
-	if t == nil {
-		t = &setting{}
-		q.settings[e.name] = t
-	}
-	before := t.inForce()
-	*t.at(e.layer) = e.set
-	now := t.inForce()
-	switch {
-	case now == nil:
-		delete(q.settings, e.name)
-	case e.set != nil:
-		q.revision++
-		e.set.Revision = q.revision
-	}
-	if before == nil || now == nil || !sameInstants(before.Schedule, now.Schedule) {
-		t.due = 0
-	}
-	s.govern(q, e.name.kind)
 }
 
 // sameInstants reports whether two schedules fire at the same instants.
@@ -365,7 +292,7 @@ func (s *State) Settings(queue string) (all []broker.QueueSetting) {
 				v.Declared = cloneSetting(t.declared)
 			}
 			if v.Schedule != nil {
-				v.Schedule.Due = nanos(t.due)
+				v.Schedule.Paused, v.Schedule.Due = t.paused, nanos(t.due)
 			}
 			all = append(all, broker.QueueSetting{Queue: name, Setting: v})
 		}

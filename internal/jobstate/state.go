@@ -54,6 +54,8 @@ type Change struct {
 	State               broker.State
 	Reason              string
 	At                  int64
+	// Setting says that no job changed, but this setting of the queue.
+	Setting *broker.SettingName
 	// Asked says that the job stays leased, but is to be cancelled.
 	Asked bool
 	// Hint says that no job changed, but one of the task may be claimable now.
@@ -74,8 +76,9 @@ type queue struct {
 	swept  int // keys there were after the last sweep
 
 	settings map[settingName]*setting
-	revision uint64 // of the last change of a setting
-	rev      uint64 // rises whenever limits change: lanes bind anew
+	starts   map[string]start // by owner
+	revision uint64           // of the last change of a setting
+	rev      uint64           // rises whenever limits change: lanes bind anew
 	rules    map[string]*rule
 	weights  map[string]int
 	ageing   time.Duration
@@ -156,7 +159,7 @@ func (s *State) makeQueue(name string) *queue {
 func newQueue(s *State, name string) *queue {
 	return &queue{
 		name: name, state: s, tasks: map[string]*task{}, keys: map[keyName]*heldKey{},
-		settings: map[settingName]*setting{}, rev: 1, rules: map[string]*rule{}, weights: map[string]int{},
+		settings: map[settingName]*setting{}, starts: map[string]start{}, rev: 1, rules: map[string]*rule{}, weights: map[string]int{},
 		turns: map[int32]*turn{}, groups: map[string]*group{}, loads: map[string]*load{},
 	}
 }

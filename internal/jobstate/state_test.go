@@ -137,9 +137,20 @@ func (h *history) configure(queue string) {
 	r.Shuffle(len(settings), func(i, k int) { settings[i], settings[k] = settings[k], settings[i] })
 	c := broker.Change{Declare: r.IntN(2) == 0, Set: settings[:r.IntN(len(settings))]}
 	if c.Declare {
-		c.Owner = "app"
+		c.Owner, c.Start = fmt.Sprint("app", r.IntN(3)), broker.NewID()
 	} else {
-		c.Clear = []broker.SettingName{{Kind: broker.LimitSetting, Name: "run"}, {Kind: broker.CapacitySetting}}
+		for _, n := range []broker.SettingName{{Kind: broker.LimitSetting, Name: "run"}, {Kind: broker.CapacitySetting}} {
+			if !slices.ContainsFunc(c.Set, func(t broker.Setting) bool { return t.Kind == n.Kind && t.Name == n.Name }) {
+				c.Clear = append(c.Clear, n)
+			}
+		}
+		if r.IntN(3) == 0 {
+			c.Owner, c.Undeclare = "app0", []broker.SettingName{{Kind: broker.WeightSetting, Name: "a"}, {Kind: broker.ScheduleSetting, Name: "s"}}
+		}
+		pick := []*[]string{&c.Pause, &c.Resume}[r.IntN(2)]
+		if h.s.schedule(queue, "s") != nil && c.Undeclare == nil {
+			*pick = []string{"s"}
+		}
 	}
 	if err := h.s.Configure(&h.w, queue, &c); err != nil {
 		h.t.Fatal(err)

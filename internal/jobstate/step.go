@@ -114,6 +114,12 @@ func CheckCommand(cmd *broker.Command) error {
 	if cmd.Kind < broker.CancelJobs || cmd.Kind > broker.ResumeQueue {
 		return fmt.Errorf("%w: command %d is unknown", broker.ErrInvalid, cmd.Kind)
 	}
+	if cmd.Filter.Settings {
+		return fmt.Errorf("%w: a filter of settings is for watching them", broker.ErrInvalid)
+	}
+	if n := len(cmd.Reason); n > broker.MaxReasonBytes {
+		return fmt.Errorf("%w: reason has %d bytes, the limit is %d", broker.ErrInvalid, n, broker.MaxReasonBytes)
+	}
 	if cmd.Limit < 0 {
 		return fmt.Errorf("%w: limit %d is negative", broker.ErrInvalid, cmd.Limit)
 	}
@@ -133,6 +139,8 @@ func CheckClaim(r *broker.ClaimRequest) error {
 		return fmt.Errorf("%w: a claim of %d jobs, allowed are 1 to %d", broker.ErrInvalid, r.Max, broker.MaxClaimJobs)
 	case len(r.Tasks) > broker.MaxClaimTasks:
 		return fmt.Errorf("%w: a claim that names %d tasks, allowed are %d", broker.ErrInvalid, len(r.Tasks), broker.MaxClaimTasks)
+	case len(r.Worker) > broker.MaxNameBytes:
+		return fmt.Errorf("%w: worker id has %d bytes, the limit is %d", broker.ErrInvalid, len(r.Worker), broker.MaxNameBytes)
 	case r.TTL < 0 || r.TTL > broker.MaxDelay:
 		return fmt.Errorf("%w: lease of %v", broker.ErrInvalid, r.TTL)
 	}
@@ -141,9 +149,10 @@ func CheckClaim(r *broker.ClaimRequest) error {
 
 // CheckSettle reports what is wrong with settlements, before any is judged.
 func CheckSettle(list []broker.Settlement) error {
-	size := 0
+	n, size := len(list), 0
 	for i := range list {
 		st := &list[i]
+		n += len(st.FollowUps)
 		if st.Kind < broker.Ack || st.Kind > broker.Cancel {
 			return fmt.Errorf("%w: settlement %d is unknown", broker.ErrInvalid, st.Kind)
 		}
@@ -153,7 +162,7 @@ func CheckSettle(list []broker.Settlement) error {
 		if len(st.FollowUps) > 0 && st.Kind != broker.Ack {
 			return fmt.Errorf("%w: %v with follow-ups; only an ack takes them", broker.ErrInvalid, st.Kind)
 		}
-		size += len(st.Result)
+		size += len(st.Result) + min(len(st.Error), broker.MaxErrorBytes)
 		for k := range st.FollowUps {
 			f := &st.FollowUps[k]
 			if err := broker.ValidName(f.Queue); err != nil {
@@ -167,6 +176,9 @@ func CheckSettle(list []broker.Settlement) error {
 			}
 			size += f.Job.Size()
 		}
+	}
+	if n > broker.MaxBatchJobs {
+		return fmt.Errorf("%w: %d settlements and follow-ups in one call, the limit is %d", broker.ErrTooLarge, n, broker.MaxBatchJobs)
 	}
 	if size > broker.MaxCallBytes {
 		return fmt.Errorf("%w: %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, broker.MaxCallBytes)
@@ -203,6 +215,8 @@ func CheckList(f *broker.Filter, n int) error {
 	switch {
 	case len(f.States) != 1 || f.States[0] < broker.Scheduled || f.States[0] > broker.Cancelled:
 		return fmt.Errorf("%w: a list is of exactly one state, not %d", broker.ErrInvalid, len(f.States))
+	case f.Settings:
+		return fmt.Errorf("%w: a filter of settings is for watching them", broker.ErrInvalid)
 	case f.Queue == "":
 		return fmt.Errorf("%w: a list is of one queue, and none is named", broker.ErrInvalid)
 	case n < 1 || n > broker.MaxPageJobs:

@@ -1,14 +1,13 @@
 package jobstate
 
-import (
-	"fmt"
-
-	"github.com/spoolq/spool/broker"
-)
+import "github.com/spoolq/spool/broker"
 
 // Tick moves a schedule's cursor and enqueues its jobs, if the cursor is where
 // the caller saw it and due.
 func (s *State) Tick(w *Writer, now Now, t *broker.Tick) (won bool, err error) {
+	if err := t.Validate(); err != nil {
+		return false, err
+	}
 	var due, next int64
 	if !t.Due.IsZero() {
 		due = t.Due.UnixNano()
@@ -16,18 +15,11 @@ func (s *State) Tick(w *Writer, now Now, t *broker.Tick) (won bool, err error) {
 	if next = never; !t.Next.IsZero() {
 		next = t.Next.UnixNano()
 	}
-	if due == 0 && len(t.Jobs) > 0 {
-		return false, fmt.Errorf("%w: the first tick of schedule %q only sets its cursor", broker.ErrInvalid, t.Schedule)
-	}
 	if next <= due {
 		return false, nil // a cursor never goes back
 	}
-	q := s.queues[t.Queue]
-	if q == nil {
-		return false, nil
-	}
-	sched := q.settings[settingName{broker.ScheduleSetting, t.Schedule}]
-	if sched == nil || sched.inForce().Schedule.Paused || sched.due != due || now.Wall < due {
+	sched := s.schedule(t.Queue, t.Schedule)
+	if sched == nil || sched.paused || sched.due != due || now.Wall < due {
 		return false, nil
 	}
 	if err := s.checkAll(t.Queue, t.Jobs); err != nil {
@@ -50,10 +42,8 @@ func (s *State) readTick(r *reader) error {
 	if r.err != nil {
 		return r.err
 	}
-	if q := s.queues[string(queue)]; q != nil {
-		if t := q.settings[settingName{broker.ScheduleSetting, string(name)}]; t != nil {
-			t.due = next
-		}
+	if t := s.schedule(string(queue), string(name)); t != nil {
+		t.due = next
 	}
 	return nil
 }

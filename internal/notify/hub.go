@@ -18,7 +18,8 @@ import (
 type Hub struct {
 	idle     []*Claim
 	awaits   map[broker.Ref][]chan<- struct{}
-	watchers map[*Watcher]struct{}
+	watchers map[*Watcher]struct{} // of jobs
+	settings map[*Watcher]struct{} // of settings
 }
 
 // Claim is an idle claim.
@@ -46,6 +47,12 @@ func (c *Claim) Wait(ctx context.Context, closed <-chan struct{}, d time.Duratio
 // Changed passes a change on to those whom it concerns, and says whether an
 // idle claim was woken for it.
 func (h *Hub) Changed(c jobstate.Change) (woken bool) {
+	if c.Setting != nil {
+		for w := range h.settings {
+			w.offer(c)
+		}
+		return false
+	}
 	if len(h.idle) > 0 {
 		switch {
 		case c.Hint:
@@ -162,6 +169,9 @@ func (h *Hub) Await(refs []broker.Ref, ch chan<- struct{}) (stop func()) {
 // Awaiting reports whether anyone in this process waits for a job to end.
 func (h *Hub) Awaiting() bool { return len(h.awaits) > 0 || len(h.watchers) > 0 }
 
+// Governed reports whether anyone in this process watches settings.
+func (h *Hub) Governed() bool { return len(h.settings) > 0 }
+
 // Watcher passes events to a reader, and drops what that is too slow for.
 type Watcher struct {
 	c chan broker.Event
@@ -170,26 +180,36 @@ type Watcher struct {
 
 // Watch registers a watcher for what f chooses.
 func (h *Hub) Watch(f broker.Filter) (*Watcher, <-chan broker.Event) {
-	if h.watchers == nil {
-		h.watchers = map[*Watcher]struct{}{}
+	all := &h.watchers
+	if f.Settings {
+		all = &h.settings
+	}
+	if *all == nil {
+		*all = map[*Watcher]struct{}{}
 	}
 	w := &Watcher{c: make(chan broker.Event, 1024), f: f}
-	h.watchers[w] = struct{}{}
+	(*all)[w] = struct{}{}
 	return w, w.c
 }
 
 // Unwatch ends a watcher and closes its channel.
 func (h *Hub) Unwatch(w *Watcher) {
-	if _, ok := h.watchers[w]; ok {
-		delete(h.watchers, w)
+	all := h.watchers
+	if w.f.Settings {
+		all = h.settings
+	}
+	if _, ok := all[w]; ok {
+		delete(all, w)
 		close(w.c)
 	}
 }
 
 // Close ends all watchers and wakes everyone.
 func (h *Hub) Close() {
-	for w := range h.watchers {
-		h.Unwatch(w)
+	for _, all := range []map[*Watcher]struct{}{h.watchers, h.settings} {
+		for w := range all {
+			h.Unwatch(w)
+		}
 	}
 	h.WakeAll()
 	for _, list := range h.awaits {
@@ -201,12 +221,21 @@ func (h *Hub) Close() {
 
 func (w *Watcher) offer(c jobstate.Change) {
 	f := &w.f
+	if c.Setting != nil {
+		if f.Queue == "" || f.Queue == c.Queue {
+			w.send(broker.Event{Queue: c.Queue, Setting: c.Setting, At: time.Unix(0, c.At).UTC()})
+		}
+		return
+	}
 	if c.ID.IsZero() || f.Queue != "" && f.Queue != c.Queue || f.Task != "" && f.Task != c.Task ||
 		f.Tenant != "" && f.Tenant != c.Tenant || f.Group != "" && f.Group != c.Group ||
 		len(f.States) > 0 && !slices.Contains(f.States, c.State) || len(f.IDs) > 0 && !slices.Contains(f.IDs, c.ID) {
 		return
 	}
-	e := broker.Event{Queue: c.Queue, ID: c.ID, Task: c.Task, State: c.State, Reason: c.Reason, Worker: c.Worker, At: time.Unix(0, c.At).UTC()}
+	w.send(broker.Event{Queue: c.Queue, ID: c.ID, Task: c.Task, State: c.State, Reason: c.Reason, Worker: c.Worker, At: time.Unix(0, c.At).UTC()})
+}
+
+func (w *Watcher) send(e broker.Event) {
 	select {
 	case w.c <- e:
 	default:
