@@ -9,7 +9,7 @@ import (
 )
 
 var asynqPeer = &peer{
-	name: "asynq", module: "github.com/hibiken/asynq", durability: "Redis appendfsync always: synced before every answer", server: "redis", most: 100_000,
+	name: "asynq", module: "github.com/hibiken/asynq", durability: "Redis appendfsync always: synced before every answer", server: "redis", fills: 35_000,
 	how: "over a unix socket, 64 connections; its server with its defaults",
 	open: func(at place, m mode) (queue, error) {
 		to := asynq.RedisClientOpt{Network: "unix", Addr: at.Addr["redis"], PoolSize: 80}

@@ -10,7 +10,7 @@ import (
 )
 
 var beanstalkdPeer = &peer{
-	name: "beanstalkd", module: "github.com/beanstalkd/go-beanstalk", durability: "-f0: synced before every answer; a reservation is not logged", server: "beanstalkd", most: 20_000, pace: 20_000,
+	name: "beanstalkd", module: "github.com/beanstalkd/go-beanstalk", durability: "-f0: synced before every answer; a reservation is not logged", server: "beanstalkd", fills: 5_000, pace: 10_000,
 	how: "over a unix socket, a connection for each caller; workers are loops that reserve and delete, as its clients have them",
 	open: func(at place, m mode) (queue, error) {
 		if m.fresh {

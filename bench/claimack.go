@@ -33,7 +33,7 @@ func claimAckBy(n int) operation {
 			if t.peer.pace > 0 {
 				perSecond = min(perSecond, t.peer.pace)
 			}
-			jobs := t.atMost(int(float64(perSecond) * t.scale.limit.Seconds()))
+			jobs := int(float64(perSecond) * t.scale.limit.Seconds())
 			if err := fill(t.ctx, q, jobs); err != nil {
 				return nil, err
 			}

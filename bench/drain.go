@@ -24,13 +24,13 @@ func drain() operation {
 			if err != nil {
 				return nil, err
 			}
-			jobs := t.atMost(t.scale.drain)
+			jobs := t.atMost(t.scale.drain, drainFill)
 			if err := fill(t.ctx, q, jobs); err != nil {
 				return nil, err
 			}
 			r, err := t.drainAll(q, run, slots, jobs)
 			s := t.sample(name, r)
-			if jobs < t.scale.drain {
+			if jobs < fullScale.drain {
 				s.Jobs = jobs
 			}
 			return []sample{s}, err
@@ -39,6 +39,7 @@ func drain() operation {
 }
 
 const (
+	drainFill     = 4                // seconds
 	drainTime     = 2 * time.Second  // the slow ones are measured on what they did by then
 	drainPatience = 15 * time.Second // for the first job
 )

@@ -12,7 +12,7 @@ import (
 )
 
 var goqitePeer = &peer{
-	name: "goqite", module: "maragu.dev/goqite", durability: sqliteDurability, most: 100_000, pace: 6_000,
+	name: "goqite", module: "maragu.dev/goqite", durability: sqliteDurability, fills: 25_000, pace: 6_000,
 	how: "driver mattn/go-sqlite3; its job runner, polling each 10 ms in place of 100",
 	open: func(at place, m mode) (queue, error) {
 		db, err := openSQLite(at)

@@ -40,7 +40,7 @@ func latency(name, what string, gap func(i int) time.Duration, jobs func(scale) 
 			defer func() { err = errors.Join(err, w.end()) }()
 			pause(t.ctx, 300*time.Millisecond) // for runtimes that start slowly
 			var took []time.Duration
-			for i := range jobs(t.scale) {
+			for i, begun := 0, time.Now(); i < jobs(t.scale) && (i < latencyFew || time.Since(begun) < latencyTime); i++ {
 				if pause(t.ctx, gap(i)); t.ctx.Err() != nil {
 					return nil, context.Cause(t.ctx)
 				}
@@ -70,7 +70,11 @@ type listener struct {
 	end    func() error
 }
 
-const latencyPatience = 5 * time.Second
+const (
+	latencyPatience = 5 * time.Second
+	latencyTime     = 3 * time.Second // of a run; one that is slower has fewer jobs,
+	latencyFew      = 3               // but not fewer than these
+)
 
 func (l *listener) next() (time.Duration, error) {
 	select {

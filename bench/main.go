@@ -142,22 +142,24 @@ func choose[T any](all []T, names string, name func(T) string) (list []T, err er
 	return list, nil
 }
 
-// measure runs the benchmark; its lines go to a file when there is one.
+// measure runs the benchmark; its lines go to a file, as they come, when there
+// is one.
 func (o *options) measure(ctx context.Context, b *bench) (a about, all []sample, err error) {
-	var lines bytes.Buffer
-	b.lines = &lines
+	b.lines = json.NewEncoder(io.Discard)
+	if o.lines != "" {
+		f, err := os.Create(o.lines)
+		if err != nil {
+			return a, nil, err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		b.lines = json.NewEncoder(f)
+	}
 	dir, err := filepath.Abs(o.dir)
 	if err != nil {
 		return a, nil, err
 	}
-	if all, a, err = b.work(ctx, dir); err != nil || o.lines == "" {
-		return a, all, err
-	}
-	head, err := json.Marshal(a)
-	if err != nil {
-		return a, all, err
-	}
-	return a, all, os.WriteFile(o.lines, append(append(head, '\n'), lines.Bytes()...), 0o644)
+	all, a, err = b.work(ctx, dir)
+	return a, all, err
 }
 
 // readLines reads what measure wrote.

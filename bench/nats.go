@@ -10,7 +10,7 @@ import (
 )
 
 var natsPeer = &peer{
-	name: "nats", module: "github.com/nats-io/nats.go", durability: "JetStream sync_interval: always: synced before every answer; a delivery is not logged", server: "nats", most: 20_000, pace: 20_000,
+	name: "nats", module: "github.com/nats-io/nats.go", durability: "JetStream sync_interval: always: synced before every answer; a delivery is not logged", server: "nats", fills: 5_000, pace: 10_000,
 	how: "a work-queue stream in a file; workers are goroutines behind Consume, with double acks",
 	open: func(at place, m mode) (queue, error) {
 		conn, err := nats.Connect(at.Addr["nats"])

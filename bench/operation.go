@@ -66,10 +66,11 @@ func (t *trial) prepare() error {
 
 func (t *trial) server() *server { return t.at.servers[t.peer.server] }
 
-// atMost cuts a number of jobs to what the peer can be filled with.
-func (t *trial) atMost(n int) int {
-	if t.peer.most > 0 {
-		return min(n, t.peer.most)
+// atMost cuts a number of jobs to what the peer can be filled with in some
+// seconds.
+func (t *trial) atMost(n, seconds int) int {
+	if t.peer.fills > 0 {
+		return min(n, t.peer.fills*seconds)
 	}
 	return n
 }

@@ -5,7 +5,10 @@ import (
 	"time"
 )
 
-const processes = 4
+const (
+	processes   = 4
+	throughTime = 2 * time.Second // some workers look for jobs once a second
+)
 
 // enqueueByProcesses measures processes with one goroutine each.
 func enqueueByProcesses() operation {
@@ -44,6 +47,9 @@ func through() operation {
 			}
 			t.at.Conns = manyConns / (2 * processes)
 			roles := append(t.roles(workRole, slots), t.roles(produceRole, slots)...)
+			for i := range roles {
+				roles[i].For = throughTime
+			}
 			all, cpu, err := t.children(roles...)
 			if err != nil {
 				return nil, err

@@ -64,7 +64,7 @@ type peer struct {
 	alone      bool   // only one process may open it
 	deaf       bool   // its workers notice only what their own process enqueues
 	pace       int    // jobs a second that its workers never reach; 0 means 200,000
-	most       int    // jobs that it can be filled with in a few seconds; 0 means a million
+	fills      int    // jobs a second that it can be filled with, when that is slow
 	open       func(at place, m mode) (queue, error)
 	disk       func(at place) (int64, error) // nil means the files of its directory
 }

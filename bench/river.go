@@ -20,10 +20,10 @@ import (
 const riverTuned = "FetchCooldown 2 ms, FetchPollInterval 20 ms"
 
 var riverSQLitePeer = &peer{
-	name: "river-sqlite", module: "github.com/riverqueue/river", durability: sqliteDurability, most: 100_000,
-	how: "driver modernc.org/sqlite, which River is made for; its client's workers, tuned: " + riverTuned,
+	name: "river-sqlite", module: "github.com/riverqueue/river", durability: sqliteDurability, fills: 30_000,
+	how: "driver mattn/go-sqlite3; its client's workers, tuned: " + riverTuned,
 	open: func(at place, m mode) (queue, error) {
-		db, err := openSQLiteGo(at)
+		db, err := openSQLite(at)
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +32,7 @@ var riverSQLitePeer = &peer{
 }
 
 var riverPostgresPeer = &peer{
-	name: "river-postgres", module: "github.com/riverqueue/river", durability: "PostgreSQL, synchronous_commit=on: synced before every answer", server: "postgres", most: 100_000,
+	name: "river-postgres", module: "github.com/riverqueue/river", durability: "PostgreSQL, synchronous_commit=on: synced before every answer", server: "postgres", fills: 50_000,
 	how: "driver riverpgxv5, 88 connections in all; a PostgreSQL as initdb makes it; its client's workers, tuned: " + riverTuned + ", MaxWorkers 2,000",
 	open: func(at place, m mode) (queue, error) {
 		pool, err := pgxpool.New(context.Background(), fmt.Sprintf("%s&pool_max_conns=%d", at.Addr["postgres"], at.Conns))

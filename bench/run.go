@@ -19,8 +19,8 @@ type bench struct {
 	peers   []*peer
 	ops     []operation
 	scale   scale
-	lines   io.Writer // JSON, a sample a line
-	log     io.Writer // for who waits
+	lines   *json.Encoder // about, then each sample
+	log     io.Writer     // for who waits
 }
 
 // run measures until ctx ends: in each run all operations, in each operation
@@ -49,7 +49,7 @@ func (b *bench) run(ctx context.Context) (all []sample, err error) {
 				}
 				for i := range list {
 					list[i].Run = n
-					if err := json.NewEncoder(b.lines).Encode(list[i]); err != nil {
+					if err := b.lines.Encode(list[i]); err != nil {
 						return all, err
 					}
 				}
@@ -128,6 +128,9 @@ func (b *bench) work(ctx context.Context, parent string) (all []sample, about ab
 		b.at.Addr[name] = s.addr
 	}
 	about = describe(b)
+	if err := b.lines.Encode(about); err != nil {
+		return nil, about, err
+	}
 	all, err = b.run(ctx)
 	return all, about, err
 }

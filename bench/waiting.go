@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"time"
 )
 
-const openings = 3
+const (
+	openings    = 3
+	waitingFill = 6 // seconds
+)
 
 // waiting measures what jobs that wait cost: to open, in memory, on the disk.
 func waiting() operation {
@@ -17,12 +21,21 @@ func waiting() operation {
 			{name: "disk_1m", what: "disk for each waiting job, payload of 100 bytes included", unit: "B"},
 		},
 		run: func(t *trial) ([]sample, error) {
-			jobs := t.atMost(t.scale.waiting)
+			jobs := t.atMost(t.scale.waiting, waitingFill)
 			q, err := t.open(64)
 			if err != nil {
 				return nil, err
 			}
-			empty := t.server().memory()
+			if err := q.close(); err != nil {
+				return nil, err
+			}
+			empty, err := t.emptyMemory()
+			if err != nil {
+				return nil, err
+			}
+			if q, err = t.peer.open(t.at, mode{callers: 64}); err != nil {
+				return nil, err
+			}
 			if err := fill(t.ctx, q, jobs); err != nil {
 				return nil, err
 			}
@@ -66,6 +79,18 @@ func (t *trial) filesUse(at place) (int64, error) {
 		return diskUse(s.dir)
 	}
 	return diskUse(at.Dir)
+}
+
+// emptyMemory is what the server has after a start without jobs.
+func (t *trial) emptyMemory() (int64, error) {
+	s := t.server()
+	if s == nil {
+		return 0, nil
+	}
+	if err := errors.Join(s.stop(), s.start()); err != nil {
+		return 0, err
+	}
+	return s.memory(), nil
 }
 
 // openOnce opens the filled queue. empty is the memory of the server when it
