@@ -50,7 +50,7 @@ func (t *trial) drainAll(q queue, run func(context.Context, int, func()) error, 
 	defer cancel()
 	var started atomic.Int64
 	first, all, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	server, m := t.server().cpu(), newMeter(q)
+	m := newMeter(q, t.server())
 	go func() {
 		ended <- run(ctx, slots, func() {
 			switch started.Add(1) {
@@ -75,7 +75,6 @@ func (t *trial) drainAll(q queue, run func(context.Context, int, func()) error, 
 	}
 	r.Jobs = int(started.Load())
 	m.read(&r)
-	r.CPU += t.server().cpu() - server
 	cancel()
 	return r, <-ended
 }

@@ -19,9 +19,7 @@ func enqueueBy(n int) operation {
 				return nil, err
 			}
 			defer closing(q, &err)
-			server := t.server().cpu()
-			r, err := enqueueFor(t.ctx, q, n, t.scale.limit)
-			r.CPU += t.server().cpu() - server
+			r, err := enqueueFor(t.ctx, q, t.server(), n, t.scale.limit)
 			return []sample{t.sample(name, r)}, err
 		},
 	}
@@ -35,8 +33,8 @@ func producers(n int) string {
 }
 
 // enqueueFor lets n goroutines enqueue for d.
-func enqueueFor(ctx context.Context, q queue, n int, d time.Duration) (r report, err error) {
-	m := newMeter(q)
+func enqueueFor(ctx context.Context, q queue, s *server, n int, d time.Duration) (r report, err error) {
+	m := newMeter(q, s)
 	var jobs atomic.Int64
 	err = together(n, func() error {
 		for time.Since(m.begun) < d && ctx.Err() == nil {

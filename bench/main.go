@@ -55,7 +55,7 @@ func (o *options) flags() {
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "`directory` on the disk to measure; a new one is made in it, and removed")
 	flag.StringVar(&o.lines, "json", "", "`file` for every sample, a line of JSON each")
 	flag.StringVar(&o.from, "from", "", "`file` of such lines: print and draw them, and measure nothing")
-	flag.StringVar(&o.page, "page", "", "Markdown `file` whose table is replaced, when everything was measured")
+	flag.StringVar(&o.page, "page", "", "Markdown `file` whose table is replaced, and whose charts are drawn into the directory of its name, when everything was measured")
 	flag.StringVar(&o.charts, "charts", "", "`directory` for the charts")
 	flag.StringVar(&o.schema, "goqite-schema", "", "`file` with the schema of goqite")
 	flag.StringVar(&o.cpu, "cpuprofile", "", "`file` for a CPU profile of this process")
@@ -193,21 +193,22 @@ func (o *options) show(a about, samples []sample) error {
 	if _, err := os.Stdout.Write(table.Bytes()); err != nil {
 		return err
 	}
-	if o.quick || o.peers != "" || o.ops != "" {
-		if o.page != "" {
-			fmt.Fprintf(os.Stderr, "%s is left as it was: this was not a whole run\n", o.page)
-		}
-		o.page = ""
-	}
-	if o.page != "" {
-		if err := rewriteFile(o.page, table.String()); err != nil {
+	if o.charts != "" {
+		if err := drawCharts(o.charts, all); err != nil {
 			return err
 		}
 	}
-	if o.charts == "" {
+	if o.page == "" {
 		return nil
 	}
-	return drawCharts(o.charts, all)
+	if o.quick || o.peers != "" || o.ops != "" {
+		fmt.Fprintf(os.Stderr, "%s is left as it was: this was not a whole run\n", o.page)
+		return nil
+	}
+	if err := rewriteFile(o.page, table.String()); err != nil {
+		return err
+	}
+	return drawCharts(strings.TrimSuffix(o.page, ".md"), all)
 }
 
 // faults is the error of samples that should be figures.

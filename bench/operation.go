@@ -90,10 +90,9 @@ func (t *trial) sample(row string, r report) sample {
 
 // measure times fn, which returns how many jobs it did.
 func (t *trial) measure(q queue, fn func() (int, error)) (r report, err error) {
-	server, m := t.server().cpu(), newMeter(q)
+	m := newMeter(q, t.server())
 	r.Jobs, err = fn()
 	m.read(&r)
-	r.CPU += t.server().cpu() - server
 	return r, err
 }
 

@@ -6,13 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"runtime"
-	"runtime/debug"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -42,96 +37,6 @@ type report struct {
 	First  time.Duration // from the open to the first job
 	Memory int64         // without that of an empty process, in bytes
 	Err    string
-}
-
-// child is a process that plays a role.
-type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
-}
-
-// spawn starts a child and waits until it is ready.
-func spawn(r role) (*child, error) {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	c := &child{cmd: exec.Command(self, "role", string(text))}
-	c.cmd.Stderr = os.Stderr
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	c.out = bufio.NewScanner(out)
-	if err := c.cmd.Start(); err != nil {
-		return nil, err
-	}
-	if line, err := c.hear(); err != nil || line != "ready" {
-		return nil, errors.Join(fmt.Errorf("child %s is not ready: %q", r.Do, line), err, c.end())
-	}
-	return c, nil
-}
-
-// spawnAll starts several, or none.
-func spawnAll(roles ...role) (all []*child, err error) {
-	for _, r := range roles {
-		c, err := spawn(r)
-		if err != nil {
-			return nil, errors.Join(err, endAll(all))
-		}
-		all = append(all, c)
-	}
-	return all, nil
-}
-
-func (c *child) tell() error {
-	_, err := io.WriteString(c.in, "go\n")
-	return err
-}
-
-func (c *child) hear() (string, error) {
-	if !c.out.Scan() {
-		return "", errors.Join(errors.New("child ended too early"), c.out.Err())
-	}
-	return c.out.Text(), nil
-}
-
-func (c *child) report() (r report, err error) {
-	line, err := c.hear()
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal([]byte(line), &r); err != nil {
-		return r, fmt.Errorf("report %q: %w", line, err)
-	}
-	if r.Err != "" {
-		return r, fmt.Errorf("child: %s", r.Err)
-	}
-	return r, nil
-}
-
-// end closes the child's input and waits for its end.
-func (c *child) end() error {
-	kill := time.AfterFunc(10*time.Second, func() { _ = c.cmd.Process.Kill() })
-	defer kill.Stop()
-	return errors.Join(c.in.Close(), c.cmd.Wait())
-}
-
-func endAll(all []*child) error {
-	var errs []error
-	for _, c := range all {
-		errs = append(errs, c.end())
-	}
-	return errors.Join(errs...)
 }
 
 // play is the whole of a child process.
@@ -165,7 +70,7 @@ func (r *role) act(orders *bufio.Scanner) (out report, end func() error) {
 	if r.Do == produceRole {
 		fmt.Println("ready")
 		orders.Scan()
-		out, err = enqueueFor(context.Background(), q, r.Slots, r.For)
+		out, err = enqueueFor(context.Background(), q, nil, r.Slots, r.For)
 		end = q.close
 	} else {
 		out, end, err = r.work(q, orders)
@@ -199,109 +104,10 @@ func (r *role) work(q queue, orders *bufio.Scanner) (out report, end func() erro
 	if orders.Scan(); r.Do == tellRole {
 		return out, end, nil // the order is the end
 	}
-	m := newMeter(q)
+	m := newMeter(q, nil)
 	before := started.Load()
 	pause(ctx, r.For)
 	out.Jobs = int(started.Load() - before)
 	m.read(&out)
 	return out, end, nil
-}
-
-// measureOpen opens a queue and waits for its first job.
-func (r *role) measureOpen(orders *bufio.Scanner) (out report) {
-	fmt.Println("ready")
-	orders.Scan()
-	before, err := settledMemory()
-	if err != nil {
-		return report{Err: err.Error()}
-	}
-	begun := time.Now()
-	q, err := findPeer(r.Peer).open(r.Place, mode{callers: 1})
-	first := time.Now()
-	if err == nil {
-		first, err = firstJob(q)
-	}
-	if err != nil {
-		return report{Err: err.Error()}
-	}
-	out.First = first.Sub(begun)
-	after, err := settledMemory()
-	if err != nil {
-		return report{Err: err.Error()}
-	}
-	out.Memory = after - before
-	runtime.KeepAlive(q) // and never close it: a process that ends is the harder case
-	return out
-}
-
-// firstJob claims a job, or runs workers until one starts, and returns when that
-// was; a log has no jobs to start.
-func firstJob(q queue) (time.Time, error) {
-	if t, ok := q.(taker); ok {
-		job, err := t.take()
-		if err == nil && job == nil {
-			err = errors.New("no job is there")
-		}
-		return time.Now(), err
-	}
-	run, err := runtimeOf(q)
-	if errors.Is(err, errNone) {
-		return time.Now(), nil
-	}
-	if err != nil {
-		return time.Time{}, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	first, ended := make(chan time.Time, 1), make(chan error, 1)
-	go func() {
-		ended <- run(ctx, 1, func() {
-			select {
-			case first <- time.Now():
-			default:
-			}
-			<-ctx.Done()
-		})
-	}()
-	select {
-	case at := <-first:
-		cancel()
-		return at, <-ended
-	case err := <-ended:
-		return time.Time{}, errors.Join(errors.New("the workers ended without a job"), err)
-	}
-}
-
-// settledMemory is the memory of this process after all that can be given back
-// is given back.
-func settledMemory() (int64, error) {
-	runtime.GC()
-	debug.FreeOSMemory()
-	return anonBytes(os.Getpid())
-}
-
-// meter measures what this process and one server use.
-type meter struct {
-	begun  time.Time
-	cpu    time.Duration
-	syncs  int64
-	queue  queue
-	server *server
-}
-
-func newMeter(q queue) *meter {
-	m := &meter{queue: q, cpu: ownCPU(), syncs: syncsOf(q), begun: time.Now()}
-	return m
-}
-
-// read sets the figures of a report that has its jobs.
-func (m *meter) read(r *report) {
-	r.Took, r.CPU, r.Syncs = time.Since(m.begun), ownCPU()-m.cpu, syncsOf(m.queue)-m.syncs
-}
-
-func syncsOf(q queue) int64 {
-	if c, ok := q.(counter); ok {
-		return c.syncs()
-	}
-	return 0
 }

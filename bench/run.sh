@@ -5,7 +5,7 @@
 # As root it installs missing servers by apt-get; a service that the package
 # starts is not the one that is measured. What cannot be had is in the table.
 set -euo pipefail
-cd "$(dirname "$0")"
+here=$(cd "$(dirname "$0")" && pwd)
 go=${GO:-go}
 
 # packages by program, as Debian has them
@@ -28,10 +28,10 @@ BENCH_BIN=$(mktemp -d)
 export BENCH_BIN
 trap 'rm -rf "$BENCH_BIN"' EXIT
 echo "building; the first time it takes two minutes" >&2
-CGO_ENABLED=1 "$go" build -o "$BENCH_BIN/bench" .
-"$go" build -o "$BENCH_BIN/nats-server" github.com/nats-io/nats-server/v2 || echo "nats-server could not be built" >&2
+CGO_ENABLED=1 "$go" -C "$here" build -o "$BENCH_BIN/bench" .
+"$go" -C "$here" build -o "$BENCH_BIN/nats-server" github.com/nats-io/nats-server/v2 || echo "nats-server could not be built" >&2
 
-schema=$("$go" list -m -f '{{.Dir}}' maragu.dev/goqite)/schema_sqlite.sql
+schema=$("$go" -C "$here" list -m -f '{{.Dir}}' maragu.dev/goqite)/schema_sqlite.sql
 # A signal to this shell goes on to the program, which stops its servers.
 "$BENCH_BIN/bench" -goqite-schema "$schema" "$@" &
 pid=$!

@@ -15,7 +15,7 @@ func writeTable(w io.Writer, a about, all []cell) {
 	for _, p := range a.Peers {
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", p.Name, p.Version, p.Durability, p.How)
 	}
-	fmt.Fprint(w, "\n| row | peer | median | spread | × zero | × grow | CPU µs a job | syncs a job | share | spool is |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	fmt.Fprint(w, "\n| row | peer | median | spread | × zero | × grow | CPU µs a job | syncs a job | share | lead of spool |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	own := map[string]float64{}
 	for _, c := range all {
 		if c.peer == spoolPeer.name {

@@ -20,57 +20,49 @@ func waiting() operation {
 			{name: "memory_1m", what: "memory for each waiting job after that (without the page cache)", unit: "B"},
 			{name: "disk_1m", what: "disk for each waiting job, payload of 100 bytes included", unit: "B"},
 		},
-		run: func(t *trial) ([]sample, error) {
-			jobs := t.atMost(t.scale.waiting, waitingFill)
-			q, err := t.open(64)
-			if err != nil {
-				return nil, err
-			}
-			if err := q.close(); err != nil {
-				return nil, err
-			}
-			empty, err := t.emptyMemory()
-			if err != nil {
-				return nil, err
-			}
-			if q, err = t.peer.open(t.at, mode{callers: 64}); err != nil {
-				return nil, err
-			}
-			if err := fill(t.ctx, q, jobs); err != nil {
-				return nil, err
-			}
-			if err := q.close(); err != nil {
-				return nil, err
-			}
-			use := t.peer.disk
-			if use == nil {
-				use = t.filesUse
-			}
-			bytes, err := use(t.at)
-			if err != nil {
-				return nil, err
-			}
-			out := []sample{{Row: "disk_1m", Value: float64(bytes) / float64(jobs)}}
-			for range openings {
-				r, err := t.openOnce(empty)
-				if err != nil {
-					return nil, err
-				}
-				out = append(out, sample{Row: "open_1m", Value: float64(r.First.Nanoseconds()) / 1e6})
-				memory := sample{Row: "memory_1m", Value: float64(r.Memory) / float64(jobs)}
-				if t.peer.server == "postgres" {
-					memory = sample{Row: "memory_1m", None: "in shared buffers, whatever waits"}
-				}
-				out = append(out, memory)
-			}
-			for i := range out {
-				if jobs < fullScale.waiting {
-					out[i].Jobs = jobs
-				}
-			}
-			return out, nil
-		},
+		run: (*trial).waiting,
 	}
+}
+
+func (t *trial) waiting() ([]sample, error) {
+	jobs := t.atMost(t.scale.waiting, waitingFill)
+	empty, err := t.emptyMemory()
+	if err != nil {
+		return nil, err
+	}
+	q, err := t.open(64)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(fill(t.ctx, q, jobs), q.close()); err != nil {
+		return nil, err
+	}
+	use := t.peer.disk
+	if use == nil {
+		use = t.filesUse
+	}
+	bytes, err := use(t.at)
+	if err != nil {
+		return nil, err
+	}
+	out := []sample{{Row: "disk_1m", Value: float64(bytes) / float64(jobs)}}
+	for range openings {
+		r, err := t.openOnce(empty)
+		if err != nil {
+			return nil, err
+		}
+		memory := sample{Row: "memory_1m", Value: float64(r.Memory) / float64(jobs)}
+		if t.peer.server == "postgres" {
+			memory = sample{Row: "memory_1m", None: "in shared buffers, whatever waits"}
+		}
+		out = append(out, sample{Row: "open_1m", Value: float64(r.First.Nanoseconds()) / 1e6}, memory)
+	}
+	for i := range out {
+		if jobs < fullScale.waiting {
+			out[i].Jobs = jobs
+		}
+	}
+	return out, nil
 }
 
 // filesUse is what the files of the queue, or of the whole server, take.
@@ -87,7 +79,11 @@ func (t *trial) emptyMemory() (int64, error) {
 	if s == nil {
 		return 0, nil
 	}
-	if err := errors.Join(s.stop(), s.start()); err != nil {
+	q, err := t.open(1)
+	if err != nil {
+		return 0, err
+	}
+	if err := errors.Join(q.close(), s.stop(), s.start()); err != nil {
 		return 0, err
 	}
 	return s.memory(), nil
