@@ -19,7 +19,7 @@ func (r *role) measureOpen(orders *bufio.Scanner) (out report) {
 	if err != nil {
 		return report{Err: err.Error()}
 	}
-	begun := time.Now()
+	begun, cpu := time.Now(), ownCPU()
 	q, err := findPeer(r.Peer).open(r.Place, mode{callers: 1})
 	first := time.Now()
 	if err == nil {
@@ -28,7 +28,7 @@ func (r *role) measureOpen(orders *bufio.Scanner) (out report) {
 	if err != nil {
 		return report{Err: err.Error()}
 	}
-	out.First = first.Sub(begun)
+	out.First, out.CPU = first.Sub(begun), ownCPU()-cpu
 	after, err := settledMemory()
 	if err != nil {
 		return report{Err: err.Error()}

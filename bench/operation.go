@@ -79,7 +79,7 @@ func (t *trial) atMost(n, seconds int) int {
 func (t *trial) sample(row string, r report) sample {
 	s := sample{Row: row, Value: float64(r.Jobs) / r.Took.Seconds()}
 	if r.Jobs > 0 {
-		s.CPU = float64(r.CPU.Nanoseconds()) / 1e3 / float64(r.Jobs)
+		s.CPU = micros(r.CPU) / float64(r.Jobs)
 		if r.Syncs > 0 {
 			perJob := float64(r.Syncs) / float64(r.Jobs)
 			s.Syncs = &perJob

@@ -17,7 +17,11 @@ import (
 
 // The settings are those that River's own benchmark makes: by default its
 // workers fetch ten times a second at most.
-const riverTuned = "FetchCooldown 2 ms, FetchPollInterval 20 ms"
+const (
+	riverTuned = "FetchCooldown 2 ms, FetchPollInterval 20 ms"
+
+	riverPatience = 20 * time.Second // for the end of what it runs; on a busy machine it needs some
+)
 
 var riverSQLitePeer = &peer{
 	name: "river-sqlite", module: "github.com/riverqueue/river", durability: sqliteDurability, fills: 30_000,
@@ -125,7 +129,7 @@ func (q *riverQueue[T]) run(ctx context.Context, slots int, started func()) erro
 		return err
 	}
 	<-ctx.Done()
-	stop, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	stop, cancel := context.WithTimeout(context.Background(), riverPatience)
 	defer cancel()
 	return c.StopAndCancel(stop)
 }

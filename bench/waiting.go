@@ -55,7 +55,8 @@ func (t *trial) waiting() ([]sample, error) {
 		if t.peer.server == "postgres" {
 			memory = sample{Row: "memory_1m", None: "in shared buffers, whatever waits"}
 		}
-		out = append(out, sample{Row: "open_1m", Value: float64(r.First.Nanoseconds()) / 1e6}, memory)
+		open := sample{Row: "open_1m", Value: float64(r.First.Nanoseconds()) / 1e6, CPU: micros(r.CPU) / float64(jobs)}
+		out = append(out, open, memory)
 	}
 	for i := range out {
 		if jobs < fullScale.waiting {
@@ -116,7 +117,7 @@ func (t *trial) openOnce(empty int64) (r report, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.First = first.Sub(begun)
+	r.First, r.CPU = first.Sub(begun), s.cpu()
 	r.Memory = max(0, s.memory()-empty)
 	return r, nil
 }
