@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"math"
@@ -73,13 +74,15 @@ func (ch *chart) draw(file string, all []cell) error {
 	if len(names) == 0 {
 		return nil
 	}
+	plot.DefaultFont.Variant = "Sans"
 	p := plot.New()
 	p.Title.Text = ch.title
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.X.Min, p.X.Max = decades(values)
 	p.NominalY(names...)
 	p.Y.Min, p.Y.Max = -0.5, float64(len(names))-0.5
-	p.Legend.Top, p.Legend.Left = false, false
+	p.Y.Label.Text = " " // room for long names
+	p.Legend.XOffs, p.Legend.Padding = -12, 2
 	const width = vg.Length(8)
 	label := p.X.Tick.Label
 	label.Font.Size, label.XAlign, label.YAlign = 7, text.XLeft, text.YCenter
@@ -90,7 +93,21 @@ func (ch *chart) draw(file string, all []cell) error {
 		p.Legend.Add(row, swatch{barColors[i]})
 	}
 	height := vg.Length(len(names))*(width*vg.Length(len(ch.rows))+10) + 70
-	return p.Save(720, height, file)
+	return save(p, 720, height, file)
+}
+
+// save writes the picture with fonts that a browser has.
+func save(p *plot.Plot, width, height vg.Length, file string) error {
+	w, err := p.WriterTo(width, height, "svg")
+	if err != nil {
+		return err
+	}
+	var svg bytes.Buffer
+	if _, err := w.WriteTo(&svg); err != nil {
+		return err
+	}
+	text := bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,sans-serif"))
+	return os.WriteFile(file, text, 0o644)
 }
 
 // swatch is a color in the legend.

@@ -11,6 +11,9 @@ import (
 // writeTable writes what was measured as Markdown.
 func writeTable(w io.Writer, a about, all []cell) {
 	fmt.Fprintf(w, "Measured %s: %s. Load average at the start %s; %s, interleaved; payload %d bytes of JSON.\n\n", a.When, a.Machine, a.Load, a.Scale, len(payload))
+	if busy(a.Load) {
+		fmt.Fprint(w, "**The machine was busy with other work**: rates, and their ratios to a disk that others used, tell little here; CPU time and syncs tell more.\n\n")
+	}
 	fmt.Fprint(w, "| peer | version | an answer has waited for | how it was run |\n|---|---|---|---|\n")
 	for _, p := range a.Peers {
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", p.Name, p.Version, p.Durability, p.How)
@@ -38,6 +41,13 @@ func writeTable(w io.Writer, a about, all []cell) {
 			fmt.Fprintf(w, "- `%s` (%s): %s.\n", c.row.name, c.row.unit, c.row.what)
 		}
 	}
+}
+
+// busy reports whether a load average is more than what the start of the
+// benchmark itself makes.
+func busy(load string) bool {
+	v, err := strconv.ParseFloat(load, 64)
+	return err == nil && v > 1
 }
 
 // columns are those from the peer on; own is spool's median of the row.

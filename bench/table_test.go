@@ -69,6 +69,16 @@ func TestTheTableNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestTheTableSaysWhenTheMachineWasBusy(t *testing.T) {
+	for load, want := range map[string]bool{"0.30": false, "3.10": true, "unknown": false} {
+		var b bytes.Buffer
+		writeTable(&b, about{Load: load}, nil)
+		if got := strings.Contains(b.String(), "busy with other work"); got != want {
+			t.Errorf("at a load of %s: got %v", load, got)
+		}
+	}
+}
+
 func TestFaultsAreNamedOnce(t *testing.T) {
 	err := faults([]sample{{Peer: "a"}, {Peer: "b", Fault: "down"}, {Peer: "b", Fault: "down"}, {Peer: "c", None: "a log"}})
 	if err == nil || err.Error() != "b: down" {
