@@ -27,6 +27,7 @@ fi
 BENCH_BIN=$(mktemp -d)
 export BENCH_BIN
 trap 'rm -rf "$BENCH_BIN"' EXIT
+trap 'exit 1' INT TERM HUP # which comes to the line above
 echo "building; the first time it takes two minutes" >&2
 CGO_ENABLED=1 "$go" -C "$here" build -o "$BENCH_BIN/bench" .
 "$go" -C "$here" build -o "$BENCH_BIN/nats-server" github.com/nats-io/nats-server/v2 || echo "nats-server could not be built" >&2
