@@ -15,8 +15,13 @@ demo: ## Watch jobs survive kill -9, with a table at the end
 	$(GO) run ./cmd/spool demo
 
 .PHONY: test
-test: lint ## The fast loop: format, vet, linter, every test once (under 3 minutes)
+test: lint test-bench ## The fast loop: format, vet, linter, every test once (under 3 minutes)
 	$(GO) test -shuffle=on ./...
+
+.PHONY: test-bench
+test-bench: # the module that measures peers; it needs Linux, and no server and no C compiler for this
+	@[ "$$($(GO) env GOOS)" = linux ] || { echo "bench/ needs Linux: it is not tested here"; exit 0; }; \
+	cd bench && export CGO_ENABLED=0 && $(GO) vet ./... && $(GO) test -shuffle=on ./...
 
 .PHONY: race
 race: ## Every test under the race detector (needs a C compiler)
@@ -55,6 +60,10 @@ build: ## Build ./bin/spool
 .PHONY: bench
 bench: ## Measure this machine, with the raw disk beside it (JSON)
 	$(GO) run ./cmd/spool bench --json
+
+.PHONY: bench-peers
+bench-peers: ## Measure spool beside its peers, 15 minutes; FLAGS=-quick: 3
+	bench/run.sh -page docs/performance.md $(FLAGS)
 
 .PHONY: torture
 torture: ## Kill processes at random for SECONDS=60 and compare all that was acknowledged
