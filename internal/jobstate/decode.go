@@ -120,6 +120,11 @@ func (s *State) decodeQueues(d *decoder) {
 			}
 		}
 		s.decodeFlow(d, q)
+		for name := range q.settings {
+			if name.kind == broker.CapacitySetting {
+				s.capacities++
+			}
+		}
 	}
 }
 

@@ -291,6 +291,11 @@ func (s *State) applyEnqueue(queue, name []byte, r *enqueueRec) {
 	if t == nil {
 		t = q.makeTask(string(name))
 	}
+	if r.flags&fScheduled == 0 {
+		// Who enqueues without the state does not know the last place.
+		r.place = max(r.place, s.lastPlace)
+		s.lastPlace = r.place
+	}
 	j := s.newJob()
 	s.seq++
 	j.id, j.body, j.seq, j.place, j.runAt, j.enqueuedAt, j.changedAt = r.id, r.body, s.seq, r.place, r.runAt, r.at, r.at
@@ -309,9 +314,6 @@ func (s *State) applyEnqueue(queue, name []byte, r *enqueueRec) {
 	q.jobs[r.id] = j
 	s.uses.add(r.body)
 	t.totals.Enqueued++
-	if r.flags&fScheduled == 0 {
-		s.lastPlace = max(s.lastPlace, r.place)
-	}
 	if r.size > 0 {
 		s.waitForBatch(j)
 	} else {

@@ -292,6 +292,9 @@ func (s *State) applySet(queue string, e edit) {
 	before := t.inForce()
 	*t.at(e.layer) = e.set
 	now := t.inForce()
+	if e.name.kind == broker.CapacitySetting {
+		s.capacities += count(now) - count(before)
+	}
 	switch {
 	case now == nil:
 		delete(q.settings, e.name)
