@@ -24,7 +24,7 @@ const (
 	slotMember = iota // the handle's name as a number; 0: free
 	slotIdle          // idleBits: claims that wait
 	slotAwait         // not 0: jobs are awaited, or events watched
-	_                 // room
+	slotTaking        // filter of what registered workers take
 	slotWords
 )
 
@@ -35,14 +35,17 @@ const (
 
 // bells is this handle's bell, and what it needs to ring those of others.
 type bells struct {
-	file  vfs.File
-	watch vfs.Watcher // nil: this system has none, poll
-	quit  chan struct{}
-	once  sync.Once
+	file vfs.File
+	quit chan struct{}
+	once sync.Once
 
-	mu    sync.Mutex
+	mu    sync.Mutex          // guards what follows
+	watch vfs.Watcher         // nil: this system has none, poll
 	known map[string]vfs.File // bell files of others
 }
+
+// init makes bells that can ring others, and be stopped.
+func (l *bells) init() { l.quit, l.known = make(chan struct{}), map[string]vfs.File{} }
 
 // ringing is what a commit has to ring for; guarded by mu.
 type ringing struct {
@@ -131,6 +134,7 @@ func (b *handle) slot(member string, take bool) []uint64 {
 		if owner == 0 || !b.alive(hex.EncodeToString(raw[:])) {
 			atomic.StoreUint64(&words[i+slotIdle], 0)
 			atomic.StoreUint64(&words[i+slotAwait], 0)
+			atomic.StoreUint64(&words[i+slotTaking], 0)
 			atomic.StoreUint64(&words[i+slotMember], name)
 			return words[i : i+slotWords]
 		}
@@ -161,7 +165,6 @@ func (b *handle) setAwait() {
 // create makes the bell file and watches it, and the directory for the end of
 // other handles; LOCK is held.
 func (l *bells) create(b *handle) (err error) {
-	l.quit, l.known = make(chan struct{}), map[string]vfs.File{}
 	path := b.alivePath(b.member.name + bellSuffix)
 	if l.file, err = b.sys.Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL); err != nil {
 		return err
@@ -181,18 +184,33 @@ func (l *bells) create(b *handle) (err error) {
 		b.slg.Warn("no notice of changes by other processes: polling", "error", err)
 		return nil
 	}
-	l.watch = w
-	return nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.quit:
+		return w.Close() // nobody will
+	default:
+		l.watch = w
+		return nil
+	}
+}
+
+// watcher returns what to wait with, nil when there is nothing but to poll.
+func (l *bells) watcher() vfs.Watcher {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.watch
 }
 
 // run answers the bell until the handle is closed.
 func (l *bells) run(b *handle) {
-	if l.watch == nil {
+	watch := l.watcher()
+	if watch == nil {
 		l.poll(b)
 		return
 	}
 	for {
-		e, err := l.watch.Next()
+		e, err := watch.Next()
 		if err != nil {
 			select {
 			case <-l.quit:
@@ -278,9 +296,26 @@ func (b *handle) targets(r ringing) (names []string) {
 		return names
 	}
 	for _, k := range r.jobs {
-		names = b.targetsOf(k, names)
+		if b.s == nil {
+			names = b.guess(k, names)
+		} else {
+			names = b.targetsOf(k, names)
+		}
 	}
 	return names
+}
+
+// pick adds a handle to names if it is idle, and takes that mark away.
+func (b *handle) pick(member string, bits uint64, names *[]string) bool {
+	s := b.slot(member, false)
+	if s == nil || member == b.member.name || atomic.LoadUint64(&s[slotIdle])&bits == 0 {
+		return false
+	}
+	atomic.StoreUint64(&s[slotIdle], 0)
+	if !slices.Contains(*names, member) {
+		*names = append(*names, member)
+	}
+	return true
 }
 
 func nameOf(slot uint64) string {
@@ -295,17 +330,10 @@ func nameOf(slot uint64) string {
 // listens to it, or one whose claims are not a registered worker's.
 func (b *handle) targetsOf(k claimable, names []string) []string {
 	left := k.n
-	ring := func(member string, bits uint64) bool {
-		s := b.slot(member, false)
-		if s == nil || member == b.member.name || atomic.LoadUint64(&s[slotIdle])&bits == 0 {
-			return false
+	ring := func(member string, bits uint64) {
+		if b.pick(member, bits, &names) {
+			left--
 		}
-		atomic.StoreUint64(&s[slotIdle], 0)
-		if !slices.Contains(names, member) {
-			names = append(names, member)
-		}
-		left--
-		return true
 	}
 	if k.task == "" { // the whole queue
 		for i := 0; i+slotWords <= len(b.log.Shared()); i += slotWords {
@@ -372,6 +400,8 @@ func (l *bells) free(b *handle) {
 // stop ends run.
 func (l *bells) stop() {
 	l.once.Do(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		close(l.quit)
 		if l.watch != nil {
 			if err := l.watch.Close(); err != nil {

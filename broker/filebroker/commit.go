@@ -28,6 +28,14 @@ const (
 // it goes on inline as long as the lock is free, and leaves the waiting to a
 // goroutine otherwise, so that a caller can leave on its context.
 func (b *handle) lead(g *gather, inline bool) {
+	if inline && !b.lazy.gate.TryRLock() {
+		b.background(func() { b.lead(g, false) })
+		return
+	}
+	if !inline {
+		b.lazy.gate.RLock()
+	}
+	defer b.lazy.gate.RUnlock()
 	b.readForward()
 	ok, err := b.log.TryLock()
 	if err == nil && !ok {
@@ -69,7 +77,7 @@ func (b *handle) lock() error {
 		if err := b.log.Lock(); err != nil {
 			return err
 		}
-		if round == 2 || b.log.Behind() <= maxBehind {
+		if round == 2 || b.log.Behind() <= maxBehind || b.stateless() {
 			return nil
 		}
 		b.log.Unlock()
@@ -115,6 +123,20 @@ func (b *handle) finish(ops []*op, err error) {
 // commit decides ops and appends what they write as one frame; LOCK and mu are
 // held. sync says that an answer has to wait for the disk.
 func (b *handle) commit(ops []*op) (sync bool, err error) {
+	if b.lazy.spare {
+		b.spend(ops)
+	}
+	if b.s == nil {
+		return b.commitStateless(ops)
+	}
+	sync, err = b.commitStateful(ops)
+	if err == nil {
+		b.shareClock()
+	}
+	return sync, err
+}
+
+func (b *handle) commitStateful(ops []*op) (sync bool, err error) {
 	if err := b.catchUp(); err != nil {
 		return false, err
 	}
@@ -225,7 +247,7 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 // append writes the frame. When that fails the state is ahead of the log, and
 // is built anew from it.
 func (b *handle) append() error {
-	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.Epoch().Number})
+	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.Epoch().Number, Stateful: b.s.Binds()})
 	if err != nil {
 		b.ring.take()
 		return errors.Join(err, b.reload())
@@ -267,7 +289,7 @@ func (b *handle) readForward() {
 // broken, and tried again by the next one; but for damage, which another look
 // without LOCK does not mend.
 func (b *handle) readForwardLocked() {
-	if damage(b.broken) || b.mend() != nil || b.follow() != nil {
+	if b.s == nil || damage(b.broken) || b.mend() != nil || b.follow() != nil {
 		return
 	}
 	err := b.log.Read(b.apply)
@@ -298,7 +320,7 @@ func damage(err error) bool {
 
 // apply takes in one frame.
 func (b *handle) apply(f *journal.Frame) error {
-	if f.Kind == journal.KindEnd && !bytes.Equal(f.Body, b.s.Digest()) {
+	if f.Kind == journal.KindEnd && len(f.Body) > 0 && !bytes.Equal(f.Body, b.s.Digest()) {
 		return fmt.Errorf("%w: this handle counts otherwise than who sealed segment %d", journal.ErrCorrupt, f.At.Segment)
 	}
 	if f.Kind != journal.KindData {
@@ -314,9 +336,10 @@ const loadTries = 20
 // reload builds the state anew from the log; mu is held. LOCK may be: it keeps
 // compactions from sealing a segment, not from dropping files.
 func (b *handle) reload() error {
-	err := b.load(func() error { return b.log.Read(b.apply) })
+	read := func() error { return b.log.Read(b.unlessClosed(b.apply)) }
+	err := b.load(read)
 	for try := 1; overtaken(err) && try < loadTries; try++ {
-		err = b.load(func() error { return b.log.Read(b.apply) })
+		err = b.load(read)
 	}
 	if overtaken(err) {
 		err = fmt.Errorf("%w: compactions dropped what was being loaded, %d times in a row: %w", broker.ErrConflict, loadTries, err)

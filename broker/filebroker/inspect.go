@@ -14,7 +14,7 @@ import (
 
 // look runs fn on a state that includes everything that was published before.
 func (b *handle) look(ctx context.Context, fn func(now jobstate.Now)) error {
-	if err := b.begin(ctx); err != nil {
+	if err := b.want(ctx); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -98,7 +98,7 @@ func (b *handle) List(ctx context.Context, f broker.Filter, cursor string, n int
 // Await is Broker.Await. What it returns is durable: it waits for a
 // sync that covers the frames it rests on, whoever wrote them.
 func (b *handle) Await(ctx context.Context, refs []broker.Ref, wait time.Duration) ([]broker.Job, error) {
-	if err := b.begin(ctx); err != nil {
+	if err := b.want(ctx); err != nil {
 		return nil, err
 	}
 	ch := make(chan struct{}, 1)
@@ -179,7 +179,7 @@ const watchEvery = 100 * time.Millisecond
 
 // Watch is Broker.Watch.
 func (b *handle) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Event, error) {
-	if err := b.begin(ctx); err != nil {
+	if err := b.want(ctx); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -210,7 +210,7 @@ func (b *handle) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 
 // Health is Broker.Health.
 func (b *handle) Health(ctx context.Context) (broker.Health, error) {
-	if err := b.begin(ctx); err != nil {
+	if err := b.want(ctx); err != nil {
 		return broker.Health{}, err
 	}
 	b.mu.Lock()
