@@ -60,6 +60,10 @@ bench: ## Measure this machine, with the raw disk beside it (JSON)
 torture: ## Kill processes at random for SECONDS=60 and compare all that was acknowledged
 	$(GO) run ./cmd/spool torture --seconds $(SECONDS)
 
+.PHONY: proof
+proof: ## Limits, schedules and shares with real processes, at full size (6 minutes)
+	$(GO) test -run '^TestProof' -count=1 -v -timeout 20m ./internal/proctest -full
+
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME=10s
 	@set -e; for pkg in $$($(GO) list ./...); do \

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -24,7 +25,7 @@ const (
 func (r *run) claimLoop(ctx context.Context) error {
 	var pause pause
 	for ctx.Err() == nil {
-		free := r.free()
+		free := risen(r.free)
 		if free == 0 {
 			select {
 			case <-r.poke:
@@ -79,6 +80,23 @@ func (p *pause) draw(first, most time.Duration) time.Duration {
 	d := p.next/2 + rand.N(p.next/2+1)
 	p.next *= 2
 	return d
+}
+
+// risen returns what count says once it has stopped growing. Each claim and
+// each settling is a commit, whose cost hardly depends on how many jobs it is
+// for: so one gives way to handlers that are about to return. There is no
+// timer, and where nothing else can run this is one look.
+func risen(count func() int) int {
+	n := count()
+	for n > 0 {
+		runtime.Gosched()
+		more := count()
+		if more <= n {
+			return more
+		}
+		n = more
+	}
+	return n
 }
 
 // free returns the number of free slots; none while too much is unsettled.

@@ -30,6 +30,11 @@ type taskLimit struct {
 // as the count may go at once. A job over the rate is not claimed: it keeps its
 // place, and no attempt is counted.
 //
+// With a burst of 1 what a claim is late by is lost, since no two claims may be
+// closer than the rate says: about half a millisecond each, more on a busy
+// machine, so that "100/s burst 1" comes to 90 to 97 a second. A burst makes up
+// for as much time as the rate takes to earn it.
+//
 // A limit is declared to the store by the workers that handle the task, when
 // they start, and from then on holds for every process. It binds the jobs in
 // the queue that the task's declaration names; a job that an enqueue puts into

@@ -23,6 +23,7 @@ func (r *run) settleLoop() {
 	for {
 		r.reportSettled()
 		if len(r.batch) == 0 {
+			risen(r.unsent)
 			if r.batch = r.takeFinished(); len(r.batch) > 0 {
 				r.sendNotes(r.batch)
 				continue
@@ -48,6 +49,13 @@ func (r *run) settleLoop() {
 			pause.after(r.ctx, faultMin, faultMax)
 		}
 	}
+}
+
+// unsent counts the jobs that wait to be settled.
+func (r *run) unsent() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.finished)
 }
 
 // takeFinished takes as many as one call may hold.

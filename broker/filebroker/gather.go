@@ -2,6 +2,7 @@ package filebroker
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -35,10 +36,11 @@ const (
 // gather collects the ops of this process for its next commit. Whoever adds
 // the first one leads: it commits what is there, and hands the lead on when
 // more has come in meanwhile. There is no timer: a commit takes what gathered
-// while the last one was in flight.
+// while the last one was in flight (and see muster).
 type gather struct {
 	mu      sync.Mutex
 	pending []*op
+	last    int // ops of the last commit
 	leading bool
 	closed  bool
 }
@@ -58,6 +60,22 @@ func (g *gather) add(o *op, leads *sync.WaitGroup) (lead bool, err error) {
 		leads.Add(1)
 	}
 	return lead, nil
+}
+
+// muster lets the callers that the last commit answered come in: as a rule they
+// are about to call again, and one that went ahead of them would have a sync
+// of its own that they wait for. It gives way only as long as somebody comes.
+func (g *gather) muster() {
+	there, more := 0, true
+	for more {
+		g.mu.Lock()
+		n := len(g.pending)
+		more = n > there && n < g.last
+		g.mu.Unlock()
+		if there = n; more {
+			runtime.Gosched()
+		}
+	}
 }
 
 // maxGather bounds the bytes of one frame, but for a single larger call:
@@ -85,6 +103,7 @@ func (g *gather) take() []*op {
 	rest := copy(g.pending, g.pending[n:])
 	clear(g.pending[rest:])
 	g.pending = g.pending[:rest]
+	g.last = n
 	return taken
 }
 
@@ -135,6 +154,7 @@ func (b *handle) submit(ctx context.Context, o *op) error {
 		return err
 	}
 	if lead {
+		g.muster()
 		b.lead(g, true)
 		b.wg.Done()
 	}

@@ -16,7 +16,7 @@ import (
 type benchCmd struct {
 	Row     []string `arg:"" optional:"" help:"Rows to measure; all when none is given."`
 	Scale   float64  `default:"1" placeholder:"N" help:"Measure N times as long, with N times as many jobs (${default})."`
-	Backlog bool     `help:"Measure the rows too that need a backlog of a million jobs; their ratio is to the same without it. Takes a minute more, and 1 GiB of memory and of disk."`
+	Backlog bool     `help:"Measure the rows too that need a backlog of a million jobs; their ratio is to the same without it. Takes some minutes more, and 1 GiB of memory and of disk."`
 }
 
 // Help is shown by spool bench --help.
@@ -67,7 +67,7 @@ func (c *benchCmd) Run(a *app) (err error) {
 
 // rows prints the rows for people.
 func (a *app) rows(rows []bench.Row) error {
-	w := a.table("ROW", "JOBS/S", "RAW/S", "RATIO", "SYNCS/JOB", "P50", "P99", "N", "WHAT")
+	w := a.table("ROW", "JOBS/S", "RAW/S", "RATIO", "SYNCS/JOB", "P50", "P99", "P99.9", "N", "WHAT")
 	us := func(v float64) string {
 		switch {
 		case v == 0:
@@ -79,7 +79,7 @@ func (a *app) rows(rows []bench.Row) error {
 	}
 	for _, r := range rows {
 		if r.CPUms != nil {
-			row(w, r.Name, fmt.Sprintf("%.1f ms CPU", *r.CPUms), "-", "-", "-", "-", "-", "-", r.What)
+			row(w, r.Name, fmt.Sprintf("%.1f ms CPU", *r.CPUms), "-", "-", "-", "-", "-", "-", "-", r.What)
 			continue
 		}
 		what := r.What
@@ -87,7 +87,7 @@ func (a *app) rows(rows []bench.Row) error {
 			what += fmt.Sprintf("; least/most %.2f", *r.Share)
 		}
 		row(w, r.Name, text.Count(int64(r.PerSecond)), text.Count(int64(r.RawPerSecond)), fmt.Sprintf("%.2f", r.Ratio),
-			fmt.Sprintf("%.3f", r.SyncsPerJob), us(r.P50us), us(r.P99us), text.Count(int64(r.N)), what)
+			fmt.Sprintf("%.3f", r.SyncsPerJob), us(r.P50us), us(r.P99us), us(r.P999us), text.Count(int64(r.N)), what)
 	}
 	return w.Flush()
 }

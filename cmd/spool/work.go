@@ -81,10 +81,36 @@ func (c *workCmd) Run(a *app) (err error) {
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	r := &report{app: a, quiet: c.Quiet, holds: holds{client: client}}
+	if !c.Quiet {
+		a.note("working %s; Ctrl-C stops", c.what())
+		defer context.AfterFunc(ctx, func() {
+			a.note("stopping: what runs has %v to finish; a second signal ends it at once", time.Duration(c.Shutdown))
+		})()
+	}
 	if err := c.worker(client, a, r).Run(ctx); err != nil {
 		return err
 	}
 	return r.sum()
+}
+
+// what says which jobs are worked.
+func (c *workCmd) what() string {
+	tasks, queues := "any task", "every queue"
+	if len(c.Task) > 0 {
+		tasks = text.Plural(int64(len(c.Task)), "task", "tasks") + " " + joinNames(c.Task)
+	}
+	if len(c.Queue) > 0 {
+		queues = "queue " + joinNames(c.Queue)
+	}
+	return fmt.Sprintf("jobs of %s from %s, %d at a time", tasks, queues, c.Concurrency)
+}
+
+func joinNames(list []name) string {
+	all := make([]string, len(list))
+	for i, n := range list {
+		all[i] = string(n)
+	}
+	return strings.Join(all, ", ")
 }
 
 // worker sets up a worker whose handler is the command.
@@ -245,12 +271,36 @@ func (r *report) finished(l *spool.Lease, o spool.Outcome) {
 			r.err = r.app.out.Flush()
 		}
 	default:
-		ended := v.State
-		if v.Settled == "" {
-			ended = "not settled"
-		}
-		r.app.note("job %s %s: %s after %s %s", v.ID, v.Task, ended, text.Span(o.Duration), text.Head([]byte(plainText(v.Error)), 200))
+		r.app.note("job %s %s: %s", v.ID, v.Task, ending(l, &o))
 	}
+}
+
+// ending says in words how a run ended.
+func ending(l *spool.Lease, o *spool.Outcome) string {
+	words := map[broker.SettleKind]string{
+		broker.Ack: "done", broker.Snooze: "put off", broker.Release: "given back", broker.Bury: "buried", broker.Cancel: "cancelled",
+		broker.Nack: fmt.Sprintf("failed (attempt %d of %d), will be tried again", l.Job.Attempt, l.Job.MaxAttempts),
+	}[o.Kind]
+	switch {
+	case o.Kind == 0:
+		words = "not settled"
+	case o.Kind == broker.Nack && o.State == broker.Dead:
+		words = fmt.Sprintf("failed, dead after %s", text.Plural(int64(l.Job.Attempt), "attempt", "attempts"))
+	}
+	words += ", took " + text.Span(o.Duration)
+	if o.Err != nil && o.Kind != broker.Snooze {
+		words += ": " + text.Head([]byte(lastWords(plainText(o.Err.Error()))), 200)
+	}
+	return words
+}
+
+// lastWords is an error text in one line: its first, and, of more, its last.
+func lastWords(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	return lines[0] + " … " + lines[len(lines)-1]
 }
 
 // sum says how many jobs there were.

@@ -195,3 +195,20 @@ func TestEachRuleRefuses(t *testing.T) {
 		}
 	})
 }
+
+// TestOnlyTestsStepTheClock: vfs.StepWall is there for tests of several
+// processes, whose clocks no test can reach in another way.
+func TestOnlyTestsStepTheClock(t *testing.T) {
+	const name = "vfs.StepWall"
+	steps := false
+	for _, s := range sources(t) {
+		uses := strings.Contains(s.text, name)
+		if uses && !s.test {
+			t.Errorf("%s names %s", s.path, name)
+		}
+		steps = steps || uses && s.dir() == "internal/proctest"
+	}
+	if !steps {
+		t.Errorf("no test of internal/proctest uses %s: this rule is about nothing", name)
+	}
+}

@@ -56,27 +56,29 @@ func checkBatches(jobs []broker.NewJob) error {
 // makes it ready.
 func (s *State) waitForBatch(j *job) {
 	j.flags |= waitsBatch
-	j.reason, j.runAt = reasonBatch, 0
+	j.because(reasonBatch)
+	s.change(j).runAt = 0
 	s.enter(j, broker.Scheduled)
 }
 
 // signal counts the first end of a batch's member.
 func (s *State) signal(j *job) {
-	if j.ext == nil || j.ext.batch.IsZero() || j.flags&signalled != 0 {
+	x := s.extOf(j)
+	if x == nil || x.batch.IsZero() || j.flags&signalled != 0 {
 		return
 	}
 	j.flags |= signalled
-	c := j.queue().jobs[j.ext.batch]
+	c := s.queueOf(j).job(x.batch)
 	if c == nil || c.flags&waitsBatch == 0 {
 		return
 	}
-	n := j.ext.ordinal
-	if n >= c.ext.size {
+	n, whole := x.ordinal, s.extOf(c)
+	if n >= whole.size {
 		return // c was there before the batch that j was made for
 	}
-	if word := &c.ext.seen[n/64]; *word>>(n%64)&1 == 0 {
+	if word := &whole.seen[n/64]; *word>>(n%64)&1 == 0 {
 		*word |= 1 << (n % 64)
-		if c.ext.left--; c.ext.left == 0 {
+		if whole.left--; whole.left == 0 {
 			s.complete = append(s.complete, c)
 		}
 	}
@@ -94,6 +96,6 @@ func (s *State) completeBatches(w *Writer) {
 		if s.spared != nil {
 			s.spared[c] = true
 		}
-		s.again(w, c, s.later(waitRec{reason: reasonBatch, attempts: c.attempts, failures: c.failures}, Now{Steady: w.base}, 0))
+		s.again(w, c, s.later(waitRec{reason: reasonBatch, attempts: s.lifeOf(c).attempts, failures: s.lifeOf(c).failures}, Now{Steady: w.base}, 0))
 	}
 }

@@ -50,7 +50,7 @@ func TestMemberWithoutRoomInItsBatchIsNone(t *testing.T) {
 	for _, ordinal := range []int{1, 63, 64, 999} {
 		h.cancelled(jobs[ordinal+1].ID)
 	}
-	c := h.s.queues["q"].jobs[whole]
+	c := h.s.queues["q"].job(whole)
 	if c.flags&waitsBatch == 0 {
 		t.Fatal("the batch is complete, though none of its members has ended")
 	}
@@ -58,8 +58,8 @@ func TestMemberWithoutRoomInItsBatchIsNone(t *testing.T) {
 		t.Fatal("the replayed state differs")
 	}
 	h.cancelled(first)
-	if c.state != broker.Ready {
-		t.Fatalf("with its member ended, the completion job is %v", c.state)
+	if c.state() != broker.Ready {
+		t.Fatalf("with its member ended, the completion job is %v", c.state())
 	}
 	if !bytes.Equal(encode(t, h.s), encode(t, h.replayed())) {
 		t.Fatal("the replayed state differs")

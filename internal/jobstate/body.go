@@ -18,6 +18,9 @@ func appendBody(b []byte, j *broker.NewJob) []byte {
 	b = binary.AppendUvarint(b, uint64(j.Timeout))
 	b = binary.AppendUvarint(b, uint64(len(j.Headers)))
 	if len(j.Headers) > 0 {
+		if usual, ok := appendCoded(b, j.Headers); ok {
+			return append(usual, j.Payload...)
+		}
 		names := make([]string, 0, 8)
 		for name := range j.Headers {
 			names = append(names, name)
@@ -28,6 +31,23 @@ func appendBody(b []byte, j *broker.NewJob) []byte {
 		}
 	}
 	return append(b, j.Payload...)
+}
+
+// appendCoded appends headers whose names all have codes; ok is false when
+// others are among them.
+func appendCoded(b []byte, headers map[string]string) (to []byte, ok bool) {
+	n := 0
+	for code, name := range headerCodes[1:] {
+		value, is := headers[name]
+		if !is {
+			continue
+		}
+		n++
+		b = append(b, byte(code+1))
+		b = binary.AppendUvarint(b, uint64(len(value)))
+		b = append(b, value...)
+	}
+	return b, n == len(headers)
 }
 
 func appendHeader(b []byte, name, value string) []byte {

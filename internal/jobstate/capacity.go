@@ -90,13 +90,14 @@ func (c *capacity) victims(q *queue, tenant string, n need) (some []*job, err er
 		return nil, err
 	}
 	var ready []*job
-	for j := q.lists[broker.Ready].first; j != nil; j = j.next {
-		if j.lane.tenant == tenant {
+	s := q.state
+	for j := s.firstOf(&q.lists[broker.Ready]); j != nil; j = s.nextOf(j) {
+		if s.laneOf(j).tenant == tenant {
 			ready = append(ready, j)
 		}
 	}
 	slices.SortFunc(ready, func(a, b *job) int {
-		return cmp.Or(cmp.Compare(a.lane.priority, b.lane.priority), cmp.Compare(a.place, b.place), cmp.Compare(a.seq, b.seq))
+		return cmp.Or(cmp.Compare(s.laneOf(a).priority, s.laneOf(b).priority), cmp.Compare(a.place, b.place), cmp.Compare(a.seq(), b.seq()))
 	})
 	for _, j := range ready {
 		if !c.over(l, n) {
@@ -120,7 +121,7 @@ type newcomers struct {
 // adds reports whether an enqueue of j would add it.
 func (n *newcomers) adds(j *broker.NewJob) bool {
 	key := keyName{j.Task, j.Key}
-	if !j.ID.IsZero() && (n.q.jobs[j.ID] != nil || n.ids[j.ID]) {
+	if !j.ID.IsZero() && (n.q.job(j.ID) != nil || n.ids[j.ID]) {
 		return false
 	}
 	if j.Key != "" && (n.q.holder(key, n.now.Steady) != nil || n.keys[key]) {
@@ -181,7 +182,7 @@ func (s *State) dropOldest(w *Writer, q *queue) bool {
 			if l.n == 0 || s.spared[l.head.j] {
 				continue
 			}
-			if worst == nil || l.priority < worst.priority || l.priority == worst.priority && l.head.before(&worst.head) {
+			if worst == nil || l.priority < worst.priority || l.priority == worst.priority && l.head.before(worst.head.spot) {
 				worst = l
 			}
 		}

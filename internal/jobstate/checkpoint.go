@@ -1,97 +1,96 @@
 package jobstate
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/binary"
 	"io"
 	"maps"
 	"slices"
-
-	"github.com/spoolq/spool/broker"
 )
 
 // The format of a checkpoint (part of the format; little-endian):
 //
 //	uint32 version, epoch; 16 bytes boot; int64 offset; uint64 seq; int64 lastPlace, clock, fresh
-//	strings  uint32 n × (uint32 length, bytes); everything below names them by number
 //	queues   uint32 n × (name, uint8 paused, uint32 n × (task, 8 × int64 totals), flow)
-//	jobs     uint32 n × entry of entryBytes, by queue and seq
-//	extras   uint32 n × (…), numbered from 1 by the entries
+//	jobs     for each queue: uint32 n × entry, by seq (entry.go)
 //	keys     uint32 n × (queue, task, key, id, digest, int64 until)
 //	members  uint32 n × (name, uint8 holds the epoch)
-//	workers  uint32 n × (id, name, host, pid, member+1, queues, tasks, concurrency, startedAt)
+//	workers  uint32 n × (id, name, host, pid, member, queues, tasks, concurrency, startedAt)
 //
-// The number of bytes and their checksum are the concern of who stores them.
-const checkpointVersion = 1
-
-const entryBytes = 16 + 16 + 8*4 + 5*8 + 8 + 5*4 + 4 + 4 + 8
+// A string is a uvarint k: 0 introduces a new one (uvarint length, bytes),
+// which becomes the next in number; from 1 on it is the k-th of those. The
+// number of bytes and their checksum are the concern of who stores them.
+const checkpointVersion = 2
 
 // encoder writes a checkpoint.
 type encoder struct {
-	w    *bufio.Writer
+	w    io.Writer
 	b    []byte
-	strs map[string]uint32
-	list []string
+	strs map[string]uint64
+	err  error
 }
 
-func (e *encoder) u8(v byte)    { e.b = append(e.b, v) }
-func (e *encoder) u32(v uint32) { e.b = binary.LittleEndian.AppendUint32(e.b, v) }
-func (e *encoder) u64(v uint64) { e.b = binary.LittleEndian.AppendUint64(e.b, v) }
-func (e *encoder) i64(v int64)  { e.u64(uint64(v)) }
-func (e *encoder) loc(l Loc)    { e.u32(l.File); e.u32(l.Off); e.u32(l.Len); e.u32(l.Sum) }
-func (e *encoder) raw(b []byte) { e.b = append(e.b, b...) }
+func (e *encoder) u8(v byte)     { e.b = append(e.b, v) }
+func (e *encoder) u32(v uint32)  { e.b = binary.LittleEndian.AppendUint32(e.b, v) }
+func (e *encoder) u64(v uint64)  { e.b = binary.LittleEndian.AppendUint64(e.b, v) }
+func (e *encoder) i64(v int64)   { e.u64(uint64(v)) }
+func (e *encoder) raw(b []byte)  { e.b = append(e.b, b...) }
+func (e *encoder) uint(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
+func (e *encoder) int(v int64)   { e.b = binary.AppendVarint(e.b, v) }
 
+// str writes a string that is likely to come again.
 func (e *encoder) str(s string) {
-	n, ok := e.strs[s]
-	if !ok {
-		n = uint32(len(e.list))
-		e.strs[s] = n
-		e.list = append(e.list, s)
+	if k, ok := e.strs[s]; ok {
+		e.uint(k)
+		return
 	}
-	e.u32(n)
+	e.strs[s] = uint64(len(e.strs) + 1)
+	e.uint(0)
+	e.text(s)
+}
+
+// text writes a string that is not.
+func (e *encoder) text(s string) {
+	e.uint(uint64(len(s)))
+	e.b = append(e.b, s...)
 }
 
 func (e *encoder) strings(list []string) {
-	e.u32(uint32(len(list)))
+	e.uint(uint64(len(list)))
 	for _, s := range list {
 		e.str(s)
 	}
 }
 
+// flush hands what there is to the writer, once it is worth a call.
+func (e *encoder) flush(least int) {
+	if len(e.b) < least || e.err != nil {
+		return
+	}
+	_, e.err = e.w.Write(e.b)
+	e.b = e.b[:0]
+}
+
 // Encode writes the state. The same state gives the same bytes, whichever way
 // it came about.
 func (s *State) Encode(w io.Writer) error {
-	body := encoder{strs: map[string]uint32{}}
-	s.encodeQueues(&body)
-	extras := s.encodeJobs(&body)
-	body.u32(uint32(len(extras)))
-	for _, x := range extras {
-		body.extra(x)
+	e := &encoder{w: w, strs: map[string]uint64{}}
+	e.u32(checkpointVersion)
+	e.u32(s.epoch)
+	e.raw(s.boot[:])
+	e.i64(s.offset)
+	e.u64(s.seq)
+	e.i64(s.lastPlace)
+	e.i64(s.clock)
+	e.i64(s.fresh)
+	s.encodeQueues(e)
+	for _, name := range s.Queues() {
+		s.encodeJobs(e, s.queues[name])
 	}
-	s.encodeKeys(&body)
-	s.encodeMembers(&body)
-
-	head := encoder{w: bufio.NewWriterSize(w, 1<<16)}
-	head.u32(checkpointVersion)
-	head.u32(s.epoch)
-	head.raw(s.boot[:])
-	head.i64(s.offset)
-	head.u64(s.seq)
-	head.i64(s.lastPlace)
-	head.i64(s.clock)
-	head.i64(s.fresh)
-	head.u32(uint32(len(body.list)))
-	for _, t := range body.list {
-		head.u32(uint32(len(t)))
-		head.raw([]byte(t))
-	}
-	for _, b := range [][]byte{head.b, body.b} {
-		if _, err := head.w.Write(b); err != nil {
-			return err
-		}
-	}
-	return head.w.Flush()
+	s.encodeKeys(e)
+	s.encodeMembers(e)
+	e.flush(0)
+	return e.err
 }
 
 func (s *State) encodeQueues(e *encoder) {
@@ -118,108 +117,6 @@ func b2u(b bool) byte {
 	return 0
 }
 
-func (s *State) encodeJobs(e *encoder) (extras []*extra) {
-	n := 0
-	for _, q := range s.queues {
-		n += len(q.jobs)
-	}
-	e.u32(uint32(n))
-	e.b = slices.Grow(e.b, n*entryBytes)
-	for _, name := range s.Queues() {
-		q := s.queues[name]
-		for _, j := range q.inOrder() {
-			x := uint32(0)
-			if ext := j.withLease(); ext != nil {
-				extras = append(extras, ext)
-				x = uint32(len(extras))
-			}
-			e.entry(name, j, x)
-		}
-	}
-	return extras
-}
-
-// withLease returns what few jobs have, with the lease of a leased job in it.
-func (j *job) withLease() *extra {
-	if j.lease == nil {
-		if j.ext.empty() {
-			return nil
-		}
-		return j.ext
-	}
-	x := extra{}
-	if j.ext != nil {
-		x = *j.ext
-	}
-	x.lease = j.lease
-	return &x
-}
-
-func (e *encoder) entry(queue string, j *job, ext uint32) {
-	l := j.lane
-	e.raw(j.id[:])
-	e.loc(j.body)
-	e.str(queue)
-	e.str(l.task.name)
-	e.u32(uint32(l.priority))
-	e.u32(ext)
-	e.str(l.tenant)
-	e.str(l.group)
-	e.u32(0) // room
-	e.u32(0)
-	for _, t := range [...]int64{j.place, j.runAt, j.enqueuedAt, j.changedAt, j.claimedAt} {
-		e.i64(t)
-	}
-	e.u64(j.seq)
-	for _, n := range [...]uint32{j.epoch, j.claims, j.attempts, j.maxAttempts, j.failures} {
-		e.u32(n)
-	}
-	state := j.state
-	if state == broker.Ready && j.flags&scheduled != 0 {
-		state = broker.Scheduled // whether it is due is for the reader to find out
-	}
-	e.u8(byte(state))
-	e.u8(byte(j.reason))
-	e.u8(byte(j.flags))
-	e.u8(byte(j.ended))
-	e.u32(0)
-	e.u64(0)
-}
-
-func (e *encoder) extra(x *extra) {
-	e.str(x.key)
-	e.u8(byte(x.hold))
-	e.i64(x.keyFor)
-	e.raw(x.digest[:])
-	e.raw(x.batch[:])
-	e.u32(x.ordinal)
-	e.u32(x.size)
-	e.u32(x.left)
-	for _, word := range x.seen {
-		e.u64(word)
-	}
-	for _, t := range [...]int64{x.retain, x.startWithin, x.keepUntil} {
-		e.i64(t)
-	}
-	e.loc(x.result)
-	e.loc(x.err)
-	e.str(x.worker)
-	e.u8(byte(x.progress.Percent))
-	e.str(x.progress.Note)
-	e.strings(x.log)
-	e.u8(b2u(x.lease != nil))
-	if x.lease != nil {
-		e.u8(b2u(x.lease.locked))
-		e.i64(x.lease.expires)
-		e.str(x.lease.worker)
-		if x.lease.member != nil {
-			e.str(x.lease.member.name)
-		} else {
-			e.str("")
-		}
-	}
-}
-
 func (s *State) encodeKeys(e *encoder) {
 	n := 0
 	for _, q := range s.queues {
@@ -242,10 +139,11 @@ func (s *State) encodeKeys(e *encoder) {
 			}
 			e.str(name)
 			e.str(k.task)
-			e.str(k.key)
+			e.text(k.key)
 			e.raw(h.id[:])
 			e.raw(h.digest[:])
 			e.i64(h.until)
+			e.flush(1 << 16)
 		}
 	}
 }
@@ -253,21 +151,21 @@ func (s *State) encodeKeys(e *encoder) {
 func (s *State) encodeMembers(e *encoder) {
 	e.u32(uint32(len(s.members)))
 	for _, name := range s.Members() {
-		e.str(name)
+		e.text(name)
 		e.u8(b2u(s.holders[s.members[name]]))
 	}
 	e.u32(uint32(len(s.workers)))
 	for _, id := range slices.Sorted(maps.Keys(s.workers)) {
 		w := s.workers[id]
-		e.str(id)
-		e.str(w.Name)
-		e.str(w.Host)
+		e.text(id)
+		e.text(w.Name)
+		e.text(w.Host)
 		e.u32(uint32(w.PID))
 		member := ""
 		if w.member != nil {
 			member = w.member.name
 		}
-		e.str(member)
+		e.text(member)
 		e.strings(w.Queues)
 		e.strings(w.Tasks)
 		e.u32(uint32(w.Concurrency))

@@ -59,7 +59,8 @@ func (s *State) Claim(w *Writer, now Now, c Claim) (tickets []Ticket, more bool)
 	m := s.memberOf(c.Member)
 	tickets = make([]Ticket, len(p.jobs))
 	for i, j := range p.jobs {
-		r := claimed{j.id, s.epoch, j.claims + 1, j.attempts + 1}
+		was := s.lifeOf(j)
+		r := claimed{j.id, s.epoch, was.claims + 1, was.attempts + 1}
 		w.id(r.id)
 		w.uint(uint64(r.epoch))
 		w.uint(uint64(r.claims))
@@ -141,7 +142,7 @@ func (p *picker) pick(wanted []*task, n int) (more bool) {
 // take claims the head of a lane that nothing refuses.
 func (p *picker) take(l *lane) {
 	j := l.head.j
-	if j.ext != nil && p.s.tooLate(j, p.now) {
+	if p.s.tooLate(j, p.now) {
 		p.s.final(p.w, j, finalRec{state: broker.Cancelled, reason: reasonNotStarted})
 		return
 	}
@@ -222,7 +223,8 @@ func (s *State) readPicked(r *reader, q *queue) {
 }
 
 func (s *State) tooLate(j *job, now Now) bool {
-	return j.ext.startWithin > 0 && j.attempts == 0 && satAdd(j.runAt, j.ext.startWithin) <= clockOf(j, now)
+	l := s.lifeOf(j)
+	return l.ext != nil && l.ext.startWithin > 0 && l.attempts == 0 && satAdd(l.runAt, l.ext.startWithin) <= clockOf(j, now)
 }
 
 // clockOf is the clock that j's due time was given on.
@@ -238,38 +240,38 @@ func (s *State) beginClaim(j *job) {
 	s.leave(j)
 	s.enter(j, broker.Leased)
 	s.counted(j, 1)
-	if j.lane.ordered {
-		j.holdGroup()
+	if s.laneOf(j).ordered {
+		s.holdGroup(j)
 	}
 }
 
 func (s *State) finishClaim(j *job, r claimed, worker string, m *member, expires, at int64) {
-	j.epoch, j.claims, j.attempts = r.epoch, r.claims, r.attempts
-	j.reason, j.changedAt, j.claimedAt = reasonNone, at, at
+	l := s.change(j)
+	l.epoch, l.claims, l.attempts = r.epoch, r.claims, r.attempts
+	l.changedAt, l.claimedAt, l.ended = at, at, 0
+	j.because(reasonNone)
 	j.flags &^= cancelAsked
-	j.ended = 0
-	j.lease = &lease{worker: worker, member: m}
-	if m != nil {
-		m.jobs[j] = struct{}{}
-	}
-	if j.ext != nil {
-		j.ext.progress, j.ext.log = broker.Progress{}, nil
-		if j.ext.hold == broker.HoldUntilStarted {
+	l.lease.worker = worker
+	s.hold(j, m)
+	if l.ext != nil {
+		l.ext.progress, l.ext.log = broker.Progress{}, nil
+		if l.ext.hold == broker.HoldUntilStarted {
 			s.freeKey(j)
 		}
 	}
 	s.leased++
 	s.expireAt(j, expires)
-	j.lane.task.totals.Claimed++
+	s.taskOf(j).totals.Claimed++
 	s.tell(j, worker, false)
 }
 
 // expireAt sets the end of j's lease.
 func (s *State) expireAt(j *job, at int64) {
-	j.ver++
-	j.lease.expires = at
-	s.leases.push(item{at, j.seq, j, j.ver})
-	s.leases.trim(s.leased)
+	l := s.change(j)
+	l.ver++
+	l.lease.expires = at
+	s.leases.push(s.item(j, at))
+	s.leases.trim(s, s.leased)
 }
 
 func (s *State) readClaim(r *reader) error {
@@ -285,8 +287,8 @@ func (s *State) readClaim(r *reader) error {
 		if j == nil {
 			return r.err
 		}
-		if j.state != broker.Scheduled && j.state != broker.Ready {
-			r.bad("claim of a job that is " + j.state.String())
+		if j.state() != broker.Scheduled && j.state() != broker.Ready {
+			r.bad("claim of a job that is " + j.state().String())
 			return r.err
 		}
 		s.beginClaim(j)

@@ -10,13 +10,13 @@ func (s *State) Cancel(w *Writer, queue string, ids []broker.ID, why string) (n 
 		return 0
 	}
 	for _, id := range ids {
-		j := q.jobs[id]
+		j := q.job(id)
 		switch {
 		case j == nil:
-		case j.state == broker.Scheduled || j.state == broker.Ready:
+		case j.state() == broker.Scheduled || j.state() == broker.Ready:
 			s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonCancelled, err: []byte(broker.CutError(why))})
 			n++
-		case j.state == broker.Leased && j.flags&cancelAsked == 0:
+		case j.state() == broker.Leased && j.flags&cancelAsked == 0:
 			s.ask(w, j, why)
 			n++
 		}
@@ -28,7 +28,7 @@ func (s *State) Cancel(w *Writer, queue string, ids []broker.ID, why string) (n 
 // job unless its worker has another.
 func (s *State) ask(w *Writer, j *job, why string) {
 	w.begin(recAsk)
-	w.str(j.queue().name)
+	w.str(s.queueOf(j).name)
 	w.id(j.id)
 	var text Loc
 	w.byte(b2u(why != ""))
@@ -56,10 +56,10 @@ func (s *State) applyAsk(j *job, text Loc) {
 	if !text.Zero() {
 		s.setError(j, text)
 	}
-	j.reason = reasonCancelAsked
+	j.because(reasonCancelAsked)
 	worker := ""
-	if j.lease != nil {
-		worker = j.lease.worker
+	if j.state() == broker.Leased {
+		worker = s.lifeOf(j).lease.worker
 	}
 	s.tell(j, worker, true)
 }
@@ -73,11 +73,11 @@ func (s *State) Requeue(w *Writer, now Now, queue string, ids []broker.ID) (n in
 	}
 	s.promote(q, now)
 	for _, id := range ids {
-		j := q.jobs[id]
-		if j == nil || j.state != broker.Dead && j.state != broker.Cancelled {
+		j := q.job(id)
+		if j == nil || j.state() != broker.Dead && j.state() != broker.Cancelled {
 			continue
 		}
-		s.again(w, j, s.later(waitRec{reason: reasonRequeued, failures: j.failures}, now, 0))
+		s.again(w, j, s.later(waitRec{reason: reasonRequeued, failures: s.lifeOf(j).failures}, now, 0))
 		n++
 	}
 	return n
@@ -92,7 +92,7 @@ func (s *State) Delete(w *Writer, queue string, ids []broker.ID) int {
 	var gone []broker.ID
 	seen := map[broker.ID]bool{}
 	for _, id := range ids {
-		if j := q.jobs[id]; j != nil && j.state != broker.Leased && !seen[id] {
+		if j := q.job(id); j != nil && j.state() != broker.Leased && !seen[id] {
 			seen[id] = true
 			gone = append(gone, id)
 		}

@@ -116,7 +116,7 @@ func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) bro
 	}
 	q := s.queues[queue]
 	if q != nil {
-		if j := q.jobs[id]; j != nil {
+		if j := q.job(id); j != nil {
 			sum, n := sumOf(nj)
 			return broker.Enqueued{ID: id, Existing: true, Differs: j.body.Sum != sum || j.body.Len != n}
 		}
@@ -127,7 +127,7 @@ func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) bro
 		if q != nil {
 			if h := q.holder(keyName{nj.Task, nj.Key}, now.Steady); h != nil {
 				answer := broker.Enqueued{ID: h.id, Existing: true, Differs: h.digest != r.digest}
-				if j := q.jobs[h.id]; j != nil && nj.KeyRepeat != broker.RepeatFirst && j.ext != nil && j.ext.key == nj.Key && j.lane.task.name == nj.Task {
+				if j := q.job(h.id); j != nil && nj.KeyRepeat != broker.RepeatFirst && s.keyOf(j) == nj.Key && s.taskOf(j).name == nj.Task {
 					s.replace(w, now, j, nj, r.digest)
 				}
 				return answer
@@ -136,7 +136,14 @@ func (s *State) enqueue(w *Writer, now Now, queue string, nj *broker.NewJob) bro
 	}
 	s.fill(&r, now, nj)
 	r.body = r.write(w, queue, nj)
-	s.applyEnqueue([]byte(queue), []byte(nj.Task), &r)
+	if q == nil {
+		q = s.makeQueue(queue)
+	}
+	t := q.tasks[nj.Task]
+	if t == nil {
+		t = q.makeTask(nj.Task)
+	}
+	s.applyEnqueue(t, &r)
 	return broker.Enqueued{ID: id}
 }
 
@@ -232,10 +239,22 @@ func (r *enqueueRec) write(w *Writer, queue string, nj *broker.NewJob) Loc {
 
 func (s *State) readEnqueue(r *reader) error {
 	queue, name, e := r.enqueueRec()
-	if r.err == nil {
-		s.applyEnqueue(queue, name, &e)
+	if r.err != nil {
+		return r.err
 	}
-	return r.err
+	q := s.queues[string(queue)]
+	if q == nil {
+		q = s.makeQueue(string(queue))
+	}
+	if q.job(e.id) != nil {
+		return nil // one that is known is left as it is
+	}
+	t := q.tasks[string(name)]
+	if t == nil {
+		t = q.makeTask(string(name))
+	}
+	s.applyEnqueue(t, &e)
+	return nil
 }
 
 // enqueueRec reads the fields of an enqueue record.
@@ -260,7 +279,7 @@ func (r *reader) enqueueRec() (queue, task []byte, e enqueueRec) {
 		copy(e.digest[:], r.take(16))
 	}
 	if e.flags&fMaxAttempts != 0 {
-		e.maxAttempts = uint32(r.uint())
+		e.maxAttempts = uint32(min(r.uint(), broker.MaxAttempts))
 	}
 	if e.flags&fRetain != 0 {
 		e.retain = r.int()
@@ -278,40 +297,34 @@ func (r *reader) enqueueRec() (queue, task []byte, e enqueueRec) {
 	return queue, task, e
 }
 
-// applyEnqueue adds a job; one that is known is left as it is.
-func (s *State) applyEnqueue(queue, name []byte, r *enqueueRec) {
-	q := s.queues[string(queue)]
-	if q == nil {
-		q = s.makeQueue(string(queue))
-	}
-	if q.jobs[r.id] != nil {
-		return
-	}
-	t := q.tasks[string(name)]
-	if t == nil {
-		t = q.makeTask(string(name))
-	}
+// applyEnqueue adds a job, whose id is not known.
+func (s *State) applyEnqueue(t *task, r *enqueueRec) {
 	if r.flags&fScheduled == 0 {
 		// Who enqueues without the state does not know the last place.
 		r.place = max(r.place, s.lastPlace)
 		s.lastPlace = r.place
 	}
-	j := s.newJob()
+	q, j := t.queue, s.jobs.take()
 	s.seq++
-	j.id, j.body, j.seq, j.place, j.runAt, j.enqueuedAt, j.changedAt = r.id, r.body, s.seq, r.place, r.runAt, r.at, r.at
-	j.maxAttempts = r.maxAttempts
-	if r.maxAttempts == 0 {
-		j.maxAttempts = broker.DefaultMaxAttempts
+	j.id, j.body, j.place, j.enqueuedAt = r.id, r.body, r.place, r.at
+	j.setSeq(s.seq)
+	j.life = noLifeBit | broker.DefaultMaxAttempts
+	if r.maxAttempts != 0 {
+		j.life = noLifeBit | r.maxAttempts
 	}
-	j.lane = t.laneOf(laneKey{r.priority, r.tenant, r.group, r.flags&fOrdered != 0})
-	j.lane.refs++
+	if r.runAt != r.place {
+		s.change(j).runAt = r.runAt
+	}
+	l := t.laneOf(laneKey{r.priority, r.tenant, r.group, r.flags&fOrdered != 0})
+	l.refs++
+	j.lane = l.self
 	if r.flags&fOrdered != 0 {
 		j.flags |= ordered
 	}
 	if r.flags&(fKey|fRetain|fStartWithin|fBatch|fBatchSize) != 0 {
 		s.applyRare(q, t, j, r)
 	}
-	q.jobs[r.id] = j
+	q.jobs.add(&s.jobs, j)
 	s.uses.add(r.body)
 	t.totals.Enqueued++
 	if r.size > 0 {
@@ -323,7 +336,7 @@ func (s *State) applyEnqueue(queue, name []byte, r *enqueueRec) {
 }
 
 func (s *State) applyRare(q *queue, t *task, j *job, r *enqueueRec) {
-	j.ext = &extra{
+	s.change(j).ext = &extra{
 		key: r.key, hold: r.hold, keyFor: r.keyFor, digest: r.digest, batch: r.batch, ordinal: r.ordinal,
 		retain: r.retain, startWithin: r.startWithin, size: r.size, left: r.size, seen: make([]uint64, (r.size+63)/64),
 	}
@@ -352,10 +365,11 @@ func (s *State) wait(j *job, later, wall bool) {
 		j.flags |= byWall
 		i = 1
 	}
-	q := j.queue()
-	s.nextDue[i] = min(s.nextDue[i], j.runAt)
-	q.due[i].push(item{j.runAt, j.seq, j, j.ver})
-	q.due[i].trim(q.lists[broker.Scheduled].n)
+	q := s.queueOf(j)
+	at := s.runAt(j)
+	s.nextDue[i] = min(s.nextDue[i], at)
+	q.due[i].push(s.item(j, at))
+	q.due[i].trim(s, q.lists[broker.Scheduled].n)
 }
 
 func digest(payload []byte) (d [16]byte) {

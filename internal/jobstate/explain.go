@@ -11,26 +11,28 @@ import (
 // Explain says why a job is not running now.
 func (s *State) Explain(now Now, ref broker.Ref) (broker.Explanation, error) {
 	q := s.queues[ref.Queue]
-	if q == nil || q.jobs[ref.ID] == nil {
+	if q == nil || q.job(ref.ID) == nil {
 		return broker.Explanation{}, broker.ErrNotFound
 	}
 	s.promote(q, now)
-	j := q.jobs[ref.ID]
+	j := q.job(ref.ID)
 	switch {
-	case j.state.Final():
-		return broker.Explanation{Reason: broker.WhyFinal, Text: fmt.Sprintf("it is %s (%s)", j.state, reasons[j.reason])}, nil
-	case j.state == broker.Leased:
-		until := nanos(j.lease.expires)
+	case j.state().Final():
+		return broker.Explanation{Reason: broker.WhyFinal, Text: fmt.Sprintf("it is %s (%s)", j.state(), reasons[j.reason()])}, nil
+	case j.state() == broker.Leased:
+		lease := &s.lifeOf(j).lease
+		until := nanos(lease.expires)
 		return broker.Explanation{
-			Reason: broker.WhyLeased, Worker: j.lease.worker, Until: until,
-			Text: fmt.Sprintf("worker %s runs it under a lease until %s", j.lease.worker, until.Format(time.RFC3339)),
+			Reason: broker.WhyLeased, Worker: lease.worker, Until: until,
+			Text: fmt.Sprintf("worker %s runs it under a lease until %s", lease.worker, until.Format(time.RFC3339)),
 		}, nil
 	case j.flags&waitsBatch != 0:
-		return broker.Explanation{Reason: broker.WhyBatch, Text: fmt.Sprintf("%d of the %d jobs of its batch are not final yet", j.ext.left, j.ext.size)}, nil
-	case j.state == broker.Scheduled:
-		at := nanos(j.runAt)
+		x := s.extOf(j)
+		return broker.Explanation{Reason: broker.WhyBatch, Text: fmt.Sprintf("%d of the %d jobs of its batch are not final yet", x.left, x.size)}, nil
+	case j.state() == broker.Scheduled:
+		at := nanos(s.runAt(j))
 		return broker.Explanation{
-			Reason: broker.WhyScheduled, Until: at, After: time.Duration(j.runAt - clockOf(j, now)),
+			Reason: broker.WhyScheduled, Until: at, After: time.Duration(s.runAt(j) - clockOf(j, now)),
 			Text: "it is scheduled for " + at.Format(time.RFC3339),
 		}, nil
 	case q.paused:
@@ -41,11 +43,11 @@ func (s *State) Explain(now Now, ref broker.Ref) (broker.Explanation, error) {
 
 func (s *State) explainReady(now Now, q *queue, j *job) broker.Explanation {
 	someone := false
-	s.Listeners(q.name, j.lane.task.name, func(Listener) bool { someone = true; return false })
+	s.Listeners(q.name, s.taskOf(j).name, func(Listener) bool { someone = true; return false })
 	if !someone {
 		return broker.Explanation{
 			Reason: broker.WhyNoWorker,
-			Text:   fmt.Sprintf("no live worker listens to queue %s and handles task %s", q.name, j.lane.task.name),
+			Text:   fmt.Sprintf("no live worker listens to queue %s and handles task %s", q.name, s.taskOf(j).name),
 		}
 	}
 	if x := s.explainGate(now, q, j); x.Reason != "" {
@@ -64,22 +66,22 @@ func (s *State) explainReady(now Now, q *queue, j *job) broker.Explanation {
 // explainGate says what refuses j now, if anything does: its ordered group
 // before a limit on running jobs, that before the rate that lasts longest.
 func (s *State) explainGate(now Now, q *queue, j *job) (x broker.Explanation) {
-	if j.lane.ordered {
-		if g := q.groups[groupOf(j.lane)]; g != nil && g.holder != nil && g.holder != j {
+	if s.laneOf(j).ordered {
+		if g := q.groups[groupOf(s.laneOf(j))]; g != nil && g.holder != nil && g.holder != j {
 			x = broker.Explanation{Reason: broker.WhyLimit, Holders: []broker.Ref{{Queue: q.name, ID: g.holder.id}}}
-			x.Text = fmt.Sprintf("ordered group %q is held by job %s, which is %s", groupOf(j.lane), g.holder.id, g.holder.state)
+			x.Text = fmt.Sprintf("ordered group %q is held by job %s, which is %s", groupOf(s.laneOf(j)), g.holder.id, g.holder.state())
 			return x
 		}
 	}
-	for _, m := range j.lane.bind() {
+	for _, m := range s.laneOf(j).bind() {
 		if m.rule.Running > 0 && m.running >= m.rule.Running {
 			x = broker.Explanation{Reason: broker.WhyLimit, Limit: m.rule.name}
-			x.Holders = q.leasedJobs(func(o *job) bool { return slices.Contains(o.lane.bind(), m) })
+			x.Holders = q.leasedJobs(func(o *job) bool { return slices.Contains(s.laneOf(o).bind(), m) })
 			x.Text = fmt.Sprintf("limit %s%s allows %d running jobs, and %d run", m.rule.name, m.of(), m.rule.Running, m.running)
 			return x
 		}
 	}
-	for _, m := range j.lane.bind() {
+	for _, m := range s.laneOf(j).bind() {
 		if m.rule.Running > 0 {
 			continue
 		}
@@ -101,7 +103,8 @@ func (m *meter) of() string {
 
 // leasedJobs lists at most ten leased jobs.
 func (q *queue) leasedJobs(want func(*job) bool) (refs []broker.Ref) {
-	for j := q.lists[broker.Leased].first; j != nil && len(refs) < 10; j = j.next {
+	s := q.state
+	for j := s.firstOf(&q.lists[broker.Leased]); j != nil && len(refs) < 10; j = s.nextOf(j) {
 		if want(j) {
 			refs = append(refs, broker.Ref{Queue: q.name, ID: j.id})
 		}
@@ -112,18 +115,18 @@ func (q *queue) leasedJobs(want func(*job) bool) (refs []broker.Ref) {
 // ahead counts the ready jobs that are claimed before j, looking at no more
 // than broker.MaxPageExamine.
 func (q *queue) ahead(j *job) (n int, atLeast bool) {
-	mine := item{at: j.place, seq: j.seq}
-	if j.lane.first.j == j {
-		mine = j.lane.head // it takes the place of the first that waits for it
+	s := q.state
+	mine, priority := spotOf(j), s.laneOf(j).priority
+	if l := s.laneOf(j); l.first == j {
+		mine = l.head.spot // it takes the place of the first that waits for it
 	}
 	seen := 0
-	for k := q.lists[broker.Ready].first; k != nil; k = k.next {
+	for k := s.firstOf(&q.lists[broker.Ready]); k != nil; k = s.nextOf(k) {
 		if seen == broker.MaxPageExamine {
 			return n, true
 		}
 		seen++
-		its := item{at: k.place, seq: k.seq}
-		if k.lane.priority > j.lane.priority || k.lane.priority == j.lane.priority && its.before(&mine) {
+		if p := s.laneOf(k).priority; p > priority || p == priority && spotOf(k).before(mine) {
 			n++
 		}
 	}

@@ -246,27 +246,28 @@ func (q *queue) groupFor(value string) *group {
 }
 
 // holds reports whether j holds its ordered group.
-func (j *job) holds() bool {
-	if !j.lane.ordered {
+func (s *State) holds(j *job) bool {
+	l := s.laneOf(j)
+	if !l.ordered {
 		return false
 	}
-	g := j.queue().groups[groupOf(j.lane)]
+	g := l.task.queue.groups[groupOf(l)]
 	return g != nil && g.holder == j
 }
 
 // holdGroup gives an ordered group to a job at its first claim.
-func (j *job) holdGroup() {
-	if g := j.queue().groupFor(groupOf(j.lane)); g.holder == nil {
+func (s *State) holdGroup(j *job) {
+	if g := s.queueOf(j).groupFor(groupOf(s.laneOf(j))); g.holder == nil {
 		g.holder = j
 	}
 }
 
 // freeGroup frees the ordered group that j holds.
 func (s *State) freeGroup(j *job) {
-	if !j.holds() {
+	if !s.holds(j) {
 		return
 	}
-	q, value := j.queue(), groupOf(j.lane)
+	q, value := s.queueOf(j), groupOf(s.laneOf(j))
 	g := q.groups[value]
 	g.holder = nil
 	if q.free(&g.gate); !g.freed {
@@ -277,14 +278,14 @@ func (s *State) freeGroup(j *job) {
 
 // counted notes the begin (by 1) or the end (by -1) of a lease.
 func (s *State) counted(j *job, by int) {
-	for _, m := range j.lane.bind() {
+	for _, m := range s.laneOf(j).bind() {
 		if m.rule.Running == 0 {
 			continue
 		}
 		m.running += by
 		if by < 0 && m.running < m.rule.Running {
-			j.queue().free(&m.gate)
-			s.hint(j.queue(), m.rule.Tasks)
+			s.queueOf(j).free(&m.gate)
+			s.hint(s.queueOf(j), m.rule.Tasks)
 		}
 	}
 }

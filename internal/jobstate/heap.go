@@ -1,19 +1,24 @@
 package jobstate
 
 // item places a job in an ordered structure. It is stale, and passed over,
-// once the job's ver has moved on: nothing is ever searched for and removed.
+// once the job has moved on: nothing is ever searched for and removed.
 type item struct {
 	at  int64
-	seq uint64
-	j   *job
-	ver uint32
+	seq uint64 // of the job
+	ref ref
+	ver uint32 // of its life
 }
+
+func (s *State) item(j *job, at int64) item { return item{at, j.seq(), j.self, s.lifeOf(j).ver} }
 
 func (a *item) before(b *item) bool {
 	return a.at < b.at || a.at == b.at && a.seq < b.seq
 }
 
-func (a *item) live() bool { return a.j.ver == a.ver }
+func (s *State) live(it *item) bool {
+	j := s.jobs.at(it.ref)
+	return j.seq() == it.seq && s.lifeOf(j).ver == it.ver
+}
 
 // heap is a binary heap of items, smallest first, with lazy removal.
 type heap []item
@@ -37,7 +42,6 @@ func (h *heap) pop() {
 	a := *h
 	n := len(a) - 1
 	last := a[n]
-	a[n] = item{}
 	a = a[:n]
 	*h = a
 	if n == 0 {
@@ -66,9 +70,9 @@ func (h heap) sift(i int, it item) {
 }
 
 // top returns the smallest live item, or nil.
-func (h *heap) top() *item {
+func (h *heap) top(s *State) *item {
 	for len(*h) > 0 {
-		if (*h)[0].live() {
+		if s.live(&(*h)[0]) {
 			return &(*h)[0]
 		}
 		h.pop()
@@ -78,17 +82,16 @@ func (h *heap) top() *item {
 
 // trim drops the stale items when they outnumber the live ones, which are at
 // most n, so that the heap's size follows what is live.
-func (h *heap) trim(n int) {
+func (h *heap) trim(s *State, n int) {
 	if len(*h) <= 2*n+64 {
 		return
 	}
 	kept := (*h)[:0]
 	for _, it := range *h {
-		if it.live() {
+		if s.live(&it) {
 			kept = append(kept, it)
 		}
 	}
-	clear((*h)[len(kept):])
 	*h = kept
 	for i := len(kept)/2 - 1; i >= 0; i-- {
 		kept.sift(i, kept[i])

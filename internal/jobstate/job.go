@@ -6,41 +6,48 @@ import (
 	"github.com/spoolq/spool/broker"
 )
 
-// job is what the state keeps of one job. Times are nanoseconds since 1970.
+// job is what the state keeps of every job: with its place in the index and in
+// its lane about 100 bytes, and no pointer, so that the garbage collector
+// passes over a million that wait. What most waiting jobs have not is in life
+// and extra. Times are nanoseconds since 1970.
 type job struct {
 	id   broker.ID
 	body Loc
-	lane *lane
 
-	seq        uint64 // rises with each enqueue; breaks ties of place
-	order      uint64 // rises along the list of its state; of this State alone, never written
-	place      int64  // where it stands in its lane
-	runAt      int64  // when it is due
+	place      int64 // where it stands in its lane
 	enqueuedAt int64
-	changedAt  int64 // last change of state
-	claimedAt  int64 // last claim
+	seqLow     uint32
+	seqHigh    uint16
+	status     uint8 // state and reason
+	flags      jobFlags
 
-	ver         uint32 // rises with each change of position; makes old items stale
-	epoch       uint32 // of the last claim
-	claims      uint32 // ever; with epoch the token
-	attempts    uint32
-	maxAttempts uint32
-	failures    uint32
-
-	ended  broker.SettleKind // how its last lease was settled; 0: not, it expired
-	state  broker.State      // Scheduled and Ready are both "waiting" in the records
-	reason reason
-	flags  jobFlags
-
-	prev, next *job // in the list of its queue and state
-	lease      *lease
-	ext        *extra // what few jobs have; nil for most
+	self       ref    // its own number
+	lane       uint32 // number of its lane
+	life       uint32 // number of its life; with noLifeBit it has none, and the rest is maxAttempts
+	order      uint32 // rises along the list of its state; of this State alone, never written
+	prev, next ref    // in the list of its queue and state
 }
+
+// seq rises with each enqueue; it breaks ties of place. 48 bits are kept: with
+// a million enqueues a second it is nine years before a tie is broken wrongly.
+func (j *job) seq() uint64 { return uint64(j.seqHigh)<<32 | uint64(j.seqLow) }
+
+func (j *job) setSeq(n uint64) { j.seqLow, j.seqHigh = uint32(n), uint16(n>>32) }
+
+const statusBits = 5 // of status for the reason
+
+// state is the job's state. Scheduled and Ready are both "waiting" in the
+// records.
+func (j *job) state() broker.State { return broker.State(j.status >> statusBits) }
+func (j *job) reason() reason      { return reason(j.status & (1<<statusBits - 1)) }
+
+func (j *job) become(state broker.State) { j.status = uint8(state)<<statusBits | uint8(j.reason()) }
+func (j *job) because(why reason)        { j.status = uint8(j.state())<<statusBits | uint8(why) }
 
 type jobFlags uint8
 
 const (
-	byWall      jobFlags = 1 << iota // runAt is wall time (At), else the broker's steady time
+	byWall      jobFlags = 1 << iota // its due time is wall time (At), else the broker's steady time
 	cancelAsked                      // its worker is told to stop
 	ordered
 	hasResult
@@ -49,87 +56,107 @@ const (
 	scheduled  // waits, or waited, for its due time: a new State finds out anew whether it is due
 )
 
-// extra is what few jobs have.
-type extra struct {
-	key         string
-	hold        broker.KeyHold
-	keyFor      int64
-	digest      [16]byte // of the payload, for the key
-	batch       broker.ID
-	ordinal     uint32
-	size        uint32   // of the batch, for a completion job
-	seen        []uint64 // which of its members were counted, a bit each
-	left        uint32   // how many were not
-	retain      int64    // as NewJob.Retain
-	startWithin int64
-	keepUntil   int64 // of a final job; 0: for ever
-	result      Loc
-	err         Loc
-	worker      string // of the last claim, once the lease is over
-	progress    broker.Progress
-	log         []string
-	lease       *lease // only while a checkpoint is written or read
+// ref numbers a job's entry; 0 names none. An entry is used again for another
+// job when its own is forgotten.
+type ref uint32
+
+const (
+	chunkBits = 10
+	chunkJobs = 1 << chunkBits
+)
+
+// entries holds the jobs of a State. They never move.
+type entries struct {
+	chunks []*[chunkJobs]job
+	used   ref // the first used refs are or were given out
+	free   ref // unused ones among them, linked by next
 }
 
-// empty reports whether x says nothing.
-func (x *extra) empty() bool {
-	return x == nil || x.key == "" && x.hold == 0 && x.keyFor == 0 && x.batch.IsZero() && x.size == 0 && x.retain == 0 && x.startWithin == 0 &&
-		x.keepUntil == 0 && x.result.Zero() && x.err.Zero() && x.worker == "" && x.progress == broker.Progress{} && len(x.log) == 0
-}
+func (e *entries) at(r ref) *job { return &e.chunks[r>>chunkBits][r%chunkJobs] }
 
-// lease is the current claim of a job.
-type lease struct {
-	expires int64
-	worker  string
-	member  *member // nil: its deadline alone ends it
-	locked  bool    // member is a lock of this lease's own: the deadline waits for it
-}
-
-func bySeq(a, b *job) int { return cmp.Compare(a.seq, b.seq) }
-
-func (j *job) queue() *queue { return j.lane.task.queue }
-
-func (j *job) token() broker.Token {
-	return broker.Token(uint64(j.epoch)<<32 | uint64(j.claims))
-}
-
-func (j *job) more() *extra {
-	if j.ext == nil {
-		j.ext = &extra{}
+// take returns an unused entry.
+func (e *entries) take() *job {
+	if e.free != 0 {
+		j := e.at(e.free)
+		e.free = j.next
+		j.next = 0
+		return j
 	}
-	return j.ext
+	e.used++ // 0 is nobody's
+	if int(e.used>>chunkBits) >= len(e.chunks) {
+		e.chunks = append(e.chunks, new([chunkJobs]job))
+	}
+	j := e.at(e.used)
+	j.self = e.used
+	return j
 }
+
+// give takes an entry back.
+func (e *entries) give(j *job) {
+	*j = job{self: j.self, next: e.free}
+	e.free = j.self
+}
+
+func bySeq(a, b *job) int { return cmp.Compare(a.seq(), b.seq()) }
+
+func (s *State) laneOf(j *job) *lane   { return s.lanes[j.lane] }
+func (s *State) taskOf(j *job) *task   { return s.lanes[j.lane].task }
+func (s *State) queueOf(j *job) *queue { return s.lanes[j.lane].task.queue }
 
 // list is a list of the jobs of one queue and state in the order in which they
 // entered it.
 type list struct {
-	first, last *job
+	first, last ref
 	n           int
+	order       uint32 // of the last that entered
 }
 
-func (l *list) push(j *job) {
-	j.prev, j.next = l.last, nil
-	if l.last == nil {
-		l.first = j
-	} else {
-		l.last.next = j
+func (s *State) firstOf(l *list) *job { return s.jobOrNil(l.first) }
+func (s *State) nextOf(j *job) *job   { return s.jobOrNil(j.next) }
+
+func (s *State) jobOrNil(r ref) *job {
+	if r == 0 {
+		return nil
 	}
-	l.last = j
+	return s.jobs.at(r)
+}
+
+func (l *list) push(s *State, j *job) {
+	if l.order++; l.order == 0 {
+		l.renumber(s)
+	}
+	j.order = l.order
+	j.prev, j.next = l.last, 0
+	if l.last == 0 {
+		l.first = j.self
+	} else {
+		s.jobs.at(l.last).next = j.self
+	}
+	l.last = j.self
 	l.n++
 }
 
-func (l *list) remove(j *job) {
-	if j.prev == nil {
+// renumber makes room for more orders: there are 2^32.
+func (l *list) renumber(s *State) {
+	for j := s.firstOf(l); j != nil; j = s.nextOf(j) {
+		l.order++
+		j.order = l.order
+	}
+	l.order++
+}
+
+func (l *list) remove(s *State, j *job) {
+	if j.prev == 0 {
 		l.first = j.next
 	} else {
-		j.prev.next = j.next
+		s.jobs.at(j.prev).next = j.next
 	}
-	if j.next == nil {
+	if j.next == 0 {
 		l.last = j.prev
 	} else {
-		j.next.prev = j.prev
+		s.jobs.at(j.next).prev = j.prev
 	}
-	j.prev, j.next = nil, nil
+	j.prev, j.next = 0, 0
 	l.n--
 }
 

@@ -37,24 +37,34 @@ func (q *queue) holdKey(name keyName, h *heldKey, at int64) {
 	q.swept = len(q.keys)
 }
 
+// keyOf returns the key that j was given, "" for none.
+func (s *State) keyOf(j *job) string {
+	if x := s.extOf(j); x != nil {
+		return x.key
+	}
+	return ""
+}
+
 // freeKey frees the key that j holds, unless it is held for a time.
 func (s *State) freeKey(j *job) {
-	if j.ext == nil || j.ext.key == "" || j.ext.hold == broker.HoldFor {
+	x := s.extOf(j)
+	if x == nil || x.key == "" || x.hold == broker.HoldFor {
 		return
 	}
-	name := keyName{j.lane.task.name, j.ext.key}
-	if h := j.queue().keys[name]; h != nil && h.id == j.id {
-		delete(j.queue().keys, name)
+	name := keyName{s.taskOf(j).name, x.key}
+	if h := s.queueOf(j).keys[name]; h != nil && h.id == j.id {
+		delete(s.queueOf(j).keys, name)
 	}
 }
 
 // retakeKey gives a requeued job its key again, if nobody else has it.
 func (s *State) retakeKey(j *job, at int64) {
-	if j.ext == nil || j.ext.key == "" || j.ext.hold == broker.HoldFor {
+	x := s.extOf(j)
+	if x == nil || x.key == "" || x.hold == broker.HoldFor {
 		return
 	}
-	name := keyName{j.lane.task.name, j.ext.key}
-	if q := j.queue(); q.holder(name, at) == nil {
-		q.holdKey(name, &heldKey{id: j.id, digest: j.ext.digest}, at)
+	name := keyName{s.taskOf(j).name, x.key}
+	if q := s.queueOf(j); q.holder(name, at) == nil {
+		q.holdKey(name, &heldKey{id: j.id, digest: x.digest}, at)
 	}
 }

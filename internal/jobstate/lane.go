@@ -12,18 +12,18 @@ type laneKey struct {
 // among the open lanes of its task, or among those that a gate refused.
 type lane struct {
 	laneKey
+	self    uint32 // its number
 	task    *task
 	stand   *stand   // nil when it is empty
 	entrant *entrant // its tenant's place there
 	pos     int      // in the entrant's heap
 	load    *load    // what its tenant has in the queue
-	fifo    []item   // in order; what comes in order is appended here
-	off     int      // of the first of fifo
+	fifo    fifo     // what came in order
 	late    heap     // what came out of order: expired, released, retried jobs
-	first   item     // the job that holds the lane's ordered group, when it is ready
+	first   *job     // the job that holds the lane's ordered group, when it is ready
 	n       int      // ready jobs in it
 	refs    int      // jobs in any state that belong to it
-	head    item     // the first live one, when n > 0
+	head    standing // the first, when n > 0
 
 	from *gate // that let it through, while it has not used that
 
@@ -31,15 +31,21 @@ type lane struct {
 	bound  uint64   // the queue's rev that meters belong to
 }
 
-func (l *lane) push(it item) {
+// standing is a job at a spot: its own as a rule.
+type standing struct {
+	spot
+	j *job
+}
+
+func (l *lane) state() *State { return l.task.queue.state }
+
+func (l *lane) push(j *job) {
 	l.n++
-	if k := len(l.fifo); k == l.off || l.fifo[k-1].before(&it) {
-		l.fifo = append(l.fifo, it)
-	} else {
-		l.late.push(it)
+	if !l.fifo.add(j) {
+		l.late.push(l.state().item(j, j.place))
 	}
-	if l.n == 1 || it.before(&l.head) && l.head.j != l.first.j {
-		l.head = it
+	if at := spotOf(j); l.n == 1 || at.before(l.head.spot) && l.head.j != l.first {
+		l.head = standing{at, j}
 		if l.stand != nil && !l.isOpen() {
 			l.move(&l.task.open) // it may go before what was let through
 		} else {
@@ -50,68 +56,44 @@ func (l *lane) push(it item) {
 
 // pushFirst adds the job that holds the lane's ordered group: it goes before
 // all others of the lane, since none of them can run before it is final.
-func (l *lane) pushFirst(it item) {
+func (l *lane) pushFirst(j *job) {
 	l.n++
-	l.first = it
+	l.first = j
 	l.next()
 }
 
-// gone is called after a ready job of the lane changed its ver.
+// gone takes out a job that is not ready any more. Its ver has changed.
 func (l *lane) gone(j *job) {
 	l.n--
+	l.fifo.remove(j)
+	l.late.trim(l.state(), l.n)
+	if l.first == j {
+		l.first = nil
+	}
 	if l.head.j == j {
 		l.next()
-	} else if stale := len(l.fifo) - l.off + len(l.late) - l.n; stale > l.n+64 {
-		l.trim()
 	}
 }
 
-// next finds the first live item.
+// next finds the head.
 func (l *lane) next() {
-	for l.off < len(l.fifo) && !l.fifo[l.off].live() {
-		l.fifo[l.off] = item{}
-		l.off++
+	s := l.state()
+	l.head = standing{}
+	if j := l.fifo.first(s); j != nil {
+		l.head = standing{spotOf(j), j}
 	}
-	if l.off == len(l.fifo) {
-		l.fifo, l.off = l.fifo[:0], 0
-	} else if l.off > 4096 && l.off > len(l.fifo)/2 {
-		k := copy(l.fifo, l.fifo[l.off:])
-		clear(l.fifo[k:])
-		l.fifo, l.off = l.fifo[:k], 0
-	}
-	late := l.late.top()
-	switch {
-	case l.off < len(l.fifo) && (late == nil || l.fifo[l.off].before(late)):
-		l.head = l.fifo[l.off]
-	case late != nil:
-		l.head = *late
-	default:
-		l.head = item{}
-	}
-	if l.first.j != nil && l.first.live() {
-		if l.head.j == nil || l.first.before(&l.head) {
-			l.head = l.first
-		} else { // at the place of the first that waits for it
-			at, seq := l.head.at, l.head.seq
-			l.head = l.first
-			l.head.at, l.head.seq = at, seq
+	if it := l.late.top(s); it != nil {
+		if at := (spot{it.at, it.seq}); l.head.j == nil || at.before(l.head.spot) {
+			l.head = standing{at, s.jobs.at(it.ref)}
 		}
-	} else {
-		l.first = item{}
+	}
+	if j := l.first; j != nil { // at its own spot, or at that of the first that waits for it
+		if at := spotOf(j); l.head.j == nil || at.before(l.head.spot) {
+			l.head.spot = at
+		}
+		l.head.j = j
 	}
 	l.moved()
-}
-
-func (l *lane) trim() {
-	kept := l.fifo[:0]
-	for _, it := range l.fifo[l.off:] {
-		if it.live() {
-			kept = append(kept, it)
-		}
-	}
-	clear(l.fifo[len(kept):])
-	l.fifo, l.off = kept, 0
-	l.late.trim(0)
 }
 
 // moved puts the lane where its head belongs: nowhere when it is empty, among
@@ -150,7 +132,7 @@ func (l *lane) passOn() {
 type lanes []*lane
 
 func (h lanes) Len() int           { return len(h) }
-func (h lanes) Less(i, k int) bool { return h[i].head.before(&h[k].head) }
+func (h lanes) Less(i, k int) bool { return h[i].head.before(h[k].head.spot) }
 func (h lanes) Swap(i, k int)      { h[i], h[k] = h[k], h[i]; h[i].pos, h[k].pos = i, k }
 
 // Push and Pop serve container/heap.

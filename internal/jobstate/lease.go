@@ -37,9 +37,9 @@ func (s *State) Extend(w *Writer, now Now, ttl time.Duration, x []broker.Extensi
 			beats[i] = broker.Beat{Status: broker.Lost}
 			continue
 		}
-		if j.queue() != q {
+		if s.queueOf(j) != q {
 			flush()
-			q = j.queue()
+			q = s.queueOf(j)
 		}
 		ids = append(ids, j.id)
 		s.expireAt(j, expires)
@@ -76,8 +76,8 @@ func (s *State) Hold(w *Writer, ref broker.Ref, token broker.Token, lock string)
 
 func (s *State) readHold(r *reader) error {
 	j, lock := s.find(r, r.str(), r.id()), string(r.str())
-	if j != nil && j.lease == nil {
-		r.bad("hold of a job that is " + j.state.String())
+	if j != nil && j.state() != broker.Leased {
+		r.bad("hold of a job that is " + j.state().String())
 	}
 	if r.err == nil {
 		s.applyHold(j, lock)
@@ -86,13 +86,9 @@ func (s *State) readHold(r *reader) error {
 }
 
 func (s *State) applyHold(j *job, lock string) {
-	if j.lease.member != nil {
-		delete(j.lease.member.jobs, j)
-	}
-	j.lease.member, j.lease.locked = s.memberOf(lock), true
-	if m := j.lease.member; m != nil {
-		m.jobs[j] = struct{}{}
-	}
+	s.letGo(j)
+	s.hold(j, s.memberOf(lock))
+	s.change(j).lease.locked = true
 }
 
 // held returns the leased job, if token is its current one.
@@ -101,7 +97,7 @@ func (s *State) held(ref broker.Ref, token broker.Token) *job {
 	if q == nil {
 		return nil
 	}
-	if j := q.jobs[ref.ID]; j != nil && j.state == broker.Leased && j.token() == token {
+	if j := q.job(ref.ID); j != nil && j.state() == broker.Leased && s.lifeOf(j).token() == token {
 		return j
 	}
 	return nil
@@ -114,8 +110,8 @@ func (s *State) readExtend(r *reader) error {
 		if j == nil {
 			return r.err
 		}
-		if j.state != broker.Leased {
-			r.bad("extension of a job that is " + j.state.String())
+		if j.state() != broker.Leased {
+			r.bad("extension of a job that is " + j.state().String())
 			return r.err
 		}
 		s.expireAt(j, expires)
@@ -126,14 +122,14 @@ func (s *State) readExtend(r *reader) error {
 // note records what a running handler says of itself.
 func (s *State) note(w *Writer, j *job, p *broker.Progress, lines []string) {
 	now := broker.Progress{}
-	if j.ext != nil {
-		now = j.ext.progress
+	if x := s.extOf(j); x != nil {
+		now = x.progress
 	}
 	if p != nil {
 		now = broker.Progress{Percent: min(max(p.Percent, 0), 100), Note: cut(p.Note, broker.MaxNoteBytes)}
 	}
 	w.begin(recNote)
-	w.str(j.queue().name)
+	w.str(s.queueOf(j).name)
 	w.id(j.id)
 	w.byte(byte(now.Percent))
 	w.text(now.Note)
@@ -165,7 +161,7 @@ func (s *State) readNote(r *reader) error {
 
 // applyNote keeps the last lines.
 func (s *State) applyNote(j *job, p broker.Progress, lines []string) {
-	e := j.more()
+	e := s.more(j)
 	e.progress = p
 	log := append(e.log[:len(e.log):len(e.log)], lines...)
 	log = log[max(0, len(log)-maxLogLines):]

@@ -233,7 +233,7 @@ func (h *entrants) Less(i, k int) bool {
 	if h.byService && a.at != b.at {
 		return a.at < b.at
 	}
-	return a.lanes[0].head.before(&b.lanes[0].head)
+	return a.lanes[0].head.before(b.lanes[0].head.spot)
 }
 
 func (h *entrants) Swap(i, k int) {
@@ -258,8 +258,8 @@ func (h *entrants) Pop() any {
 // aged is what orders the lane's head in a queue with ageing: when it was due,
 // set back by priority × step.
 func (l *lane) aged() int64 {
-	at := l.head.j.runAt
-	if l.first.j == l.head.j {
+	at := l.state().runAt(l.head.j)
+	if l.first == l.head.j {
 		at = min(at, l.head.at) // of the first that waits for it
 	}
 	return satSub(at, satMul(int64(l.priority), int64(l.task.queue.ageing)))
@@ -278,7 +278,7 @@ func (l *lane) before(m *lane) bool {
 	if a, b := l.entrant.share.effective(), m.entrant.share.effective(); a != b {
 		return a < b
 	}
-	return l.head.before(&m.head)
+	return l.head.before(m.head.spot)
 }
 
 // charge adds the service of a job to the lane's tenant.

@@ -8,25 +8,25 @@ func counts(s broker.State) bool {
 }
 
 // carry adds a job to what its queue and tenant have, or takes it off.
-func (q *queue) carry(j *job, on bool) {
+func (q *queue) carry(l *lane, j *job, on bool) {
 	n, bytes := int64(1), int64(j.body.Len)
 	if !on {
 		n, bytes = -n, -bytes
 	}
 	q.load.jobs += n
 	q.load.bytes += bytes
-	j.lane.load.jobs += n
-	j.lane.load.bytes += bytes
+	l.load.jobs += n
+	l.load.bytes += bytes
 	q.high = max(q.high, q.load.jobs)
 }
 
 // idle notes that a job became ready, or is not any more.
-func (q *queue) idle(j *job, on bool) {
+func (q *queue) idle(l *lane, j *job, on bool) {
 	n, bytes := int64(1), int64(j.body.Len)
 	if !on {
 		n, bytes = -n, -bytes
 	}
-	for _, l := range [...]*load{&q.load, j.lane.load} {
+	for _, l := range [...]*load{&q.load, l.load} {
 		l.ready += n
 		l.readyBytes += bytes
 	}

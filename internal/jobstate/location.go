@@ -6,14 +6,15 @@ import "github.com/spoolq/spool/broker"
 // or result.
 func (s *State) EachLoc(fn func(ref broker.Ref, what string, l Loc)) {
 	for name, q := range s.queues {
-		for id, j := range q.jobs {
-			ref := broker.Ref{Queue: name, ID: id}
+		for j := range q.jobs.all(&s.jobs) {
+			ref := broker.Ref{Queue: name, ID: j.id}
 			fn(ref, "payload", j.body)
-			if j.ext != nil && !j.ext.err.Zero() {
-				fn(ref, "error text", j.ext.err)
+			x := s.extOf(j)
+			if x != nil && !x.err.Zero() {
+				fn(ref, "error text", x.err)
 			}
-			if j.ext != nil && !j.ext.result.Zero() {
-				fn(ref, "result", j.ext.result)
+			if x != nil && !x.result.Zero() {
+				fn(ref, "result", x.result)
 			}
 		}
 	}
@@ -33,11 +34,11 @@ func (s *State) Relocate(fn func(Loc) Loc) {
 		}
 	}
 	for _, q := range s.queues {
-		for _, j := range q.jobs {
+		for j := range q.jobs.all(&s.jobs) {
 			move(&j.body)
-			if j.ext != nil {
-				move(&j.ext.result)
-				move(&j.ext.err)
+			if x := s.extOf(j); x != nil {
+				move(&x.result)
+				move(&x.err)
 			}
 		}
 	}
@@ -51,15 +52,15 @@ func (s *State) Adopt(moved *State) {
 		if from == nil {
 			continue
 		}
-		for id, j := range q.jobs {
-			if o := from.jobs[id]; o != nil {
-				s.adopt(j, o)
+		for j := range q.jobs.all(&s.jobs) {
+			if o := from.job(j.id); o != nil {
+				s.adopt(j, moved, o)
 			}
 		}
 	}
 }
 
-func (s *State) adopt(j, o *job) {
+func (s *State) adopt(j *job, moved *State, o *job) {
 	take := func(mine *Loc, theirs Loc) {
 		if !mine.Zero() && theirs != *mine && theirs.Sum == mine.Sum && theirs.Len == mine.Len {
 			s.uses.add(theirs)
@@ -68,8 +69,8 @@ func (s *State) adopt(j, o *job) {
 		}
 	}
 	take(&j.body, o.body)
-	if j.ext != nil && o.ext != nil {
-		take(&j.ext.result, o.ext.result)
-		take(&j.ext.err, o.ext.err)
+	if x, theirs := s.extOf(j), moved.extOf(o); x != nil && theirs != nil {
+		take(&x.result, theirs.result)
+		take(&x.err, theirs.err)
 	}
 }

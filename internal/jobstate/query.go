@@ -14,29 +14,29 @@ import (
 
 // ticket describes j.
 func (s *State) ticket(j *job) Ticket {
-	l := j.lane
+	l, v := s.laneOf(j), s.lifeOf(j)
 	t := Ticket{Body: j.body, Job: broker.Job{
-		Queue: l.task.queue.name, ID: j.id, Task: l.task.name, State: j.state, Reason: reasons[j.reason],
+		Queue: l.task.queue.name, ID: j.id, Task: l.task.name, State: j.state(), Reason: reasons[j.reason()],
 		Priority: l.priority, Tenant: l.tenant, Group: l.group, Ordered: j.flags&ordered != 0,
-		Attempt: int(j.attempts), MaxAttempts: int(j.maxAttempts), Failures: int(j.failures),
-		EnqueuedAt: nanos(j.enqueuedAt), RunAt: nanos(j.runAt), ClaimedAt: nanos(j.claimedAt),
+		Attempt: int(v.attempts), MaxAttempts: int(s.maxAttempts(j)), Failures: int(v.failures),
+		EnqueuedAt: nanos(j.enqueuedAt), RunAt: nanos(s.runAt(j)), ClaimedAt: nanos(v.claimedAt),
 		HasResult: j.flags&hasResult != 0, CancelRequested: j.flags&cancelAsked != 0,
 	}}
 	b := &t.Job
-	if j.claims > 0 {
-		b.Token = j.token()
+	if v.claims > 0 {
+		b.Token = v.token()
 	}
-	if j.state.Final() {
-		b.FinishedAt = nanos(j.changedAt)
+	if j.state().Final() {
+		b.FinishedAt = nanos(v.changedAt)
 	}
-	if e := j.ext; e != nil {
+	if e := v.ext; e != nil {
 		t.Err, t.Result = e.err, e.result
 		b.Key, b.Retain, b.StartWithin = e.key, time.Duration(e.retain), time.Duration(e.startWithin)
 		b.Batch, b.BatchOrdinal = e.batch, e.ordinal
 		b.Progress, b.Log, b.Worker = e.progress, slices.Clone(e.log), e.worker
 	}
-	if j.lease != nil {
-		b.Worker, b.LeaseExpiresAt = j.lease.worker, nanos(j.lease.expires)
+	if j.state() == broker.Leased {
+		b.Worker, b.LeaseExpiresAt = v.lease.worker, nanos(v.lease.expires)
 	}
 	return t
 }
@@ -48,7 +48,7 @@ func (s *State) Get(now Now, ref broker.Ref) (t Ticket, ok bool) {
 		return Ticket{}, false
 	}
 	s.promote(q, now)
-	j := q.jobs[ref.ID]
+	j := q.job(ref.ID)
 	if j == nil {
 		return Ticket{}, false
 	}
@@ -58,7 +58,7 @@ func (s *State) Get(now Now, ref broker.Ref) (t Ticket, ok bool) {
 // Find returns the queues that have a job of that id: one, as a rule.
 func (s *State) Find(id broker.ID) (refs []broker.Ref) {
 	for _, name := range s.Queues() {
-		if s.queues[name].jobs[id] != nil {
+		if s.queues[name].job(id) != nil {
 			refs = append(refs, broker.Ref{Queue: name, ID: id})
 		}
 	}
@@ -81,13 +81,13 @@ func (s *State) Select(now Now, f broker.Filter, state broker.State, cursor stri
 		return found, next, nil
 	}
 	l := &q.lists[state]
-	j := l.first
+	j := s.firstOf(l)
 	if cursor != "" {
-		j = q.after(l, state, at)
+		j = s.after(q, state, at)
 	}
-	for seen := 0; j != nil; j = j.next {
+	for seen := 0; j != nil; j = s.nextOf(j) {
 		if len(found) == n || seen == broker.MaxPageExamine {
-			return found, cursorAt(j.prev), nil
+			return found, cursorAt(s.jobs.at(j.prev)), nil
 		}
 		seen++
 		if s.chosen(j, &f, now) {
@@ -101,7 +101,7 @@ func (s *State) Select(now Now, f broker.Filter, state broker.State, cursor stri
 func (s *State) selectIDs(now Now, q *queue, f broker.Filter, state broker.State, at place, n int) (found []Ticket, next string) {
 	var named []*job
 	for _, id := range f.IDs {
-		if j := q.jobs[id]; j != nil && j.state == state && j.order > at.order && s.chosen(j, &f, now) {
+		if j := q.job(id); j != nil && j.state() == state && uint64(j.order) > at.order && s.chosen(j, &f, now) {
 			named = append(named, j)
 		}
 	}
@@ -128,7 +128,7 @@ func (p place) cursor() string {
 	return hex.EncodeToString(p.id[:]) + "." + strconv.FormatUint(p.order, 36)
 }
 
-func cursorAt(j *job) string { return place{j.id, j.order}.cursor() }
+func cursorAt(j *job) string { return place{j.id, uint64(j.order)}.cursor() }
 
 // parseCursor reads a cursor; "" is the start.
 func parseCursor(cursor string) (p place, err error) {
@@ -145,31 +145,31 @@ func parseCursor(cursor string) (p place, err error) {
 }
 
 // after returns the first job of a list behind a place.
-func (q *queue) after(l *list, state broker.State, p place) *job {
-	if j := q.jobs[p.id]; j != nil && j.state == state && j.order == p.order {
-		return j.next
+func (s *State) after(q *queue, state broker.State, p place) *job {
+	if j := q.job(p.id); j != nil && j.state() == state && uint64(j.order) == p.order {
+		return s.nextOf(j)
 	}
-	j := l.first
-	for j != nil && j.order <= p.order {
-		j = j.next
+	j := s.firstOf(&q.lists[state])
+	for j != nil && uint64(j.order) <= p.order {
+		j = s.nextOf(j)
 	}
 	return j
 }
 
 func (s *State) chosen(j *job, f *broker.Filter, now Now) bool {
-	l := j.lane
+	l := s.laneOf(j)
 	if f.Task != "" && l.task.name != f.Task || f.Tenant != "" && l.tenant != f.Tenant || f.Group != "" && l.group != f.Group {
 		return false
 	}
-	if f.Key != "" && (j.ext == nil || j.ext.key != f.Key) {
+	if f.Key != "" && s.keyOf(j) != f.Key {
 		return false
 	}
-	if f.ErrorContains != "" && (j.ext == nil || j.ext.err.Zero()) {
+	if x := s.extOf(j); f.ErrorContains != "" && (x == nil || x.err.Zero()) {
 		return false
 	}
-	age := time.Duration(now.Steady - j.changedAt)
-	if j.state == broker.Ready && j.flags&scheduled != 0 {
-		age = time.Duration(clockOf(j, now) - j.runAt)
+	age := time.Duration(now.Steady - s.changedAt(j))
+	if j.state() == broker.Ready && j.flags&scheduled != 0 {
+		age = time.Duration(clockOf(j, now) - s.runAt(j))
 	}
 	return (f.OlderThan == 0 || age >= f.OlderThan) && (f.NewerThan == 0 || age < f.NewerThan)
 }
@@ -207,7 +207,7 @@ func (s *State) NextDue(now Now, queue string) time.Duration {
 	}
 	var next time.Duration
 	for i, t := range [...]int64{now.Steady, now.Wall} {
-		if it := q.due[i].top(); it != nil {
+		if it := q.due[i].top(s); it != nil {
 			if d := max(time.Duration(it.at-t), 1); next == 0 || d < next {
 				next = d
 			}
@@ -224,7 +224,7 @@ func (s *State) NextDue(now Now, queue string) time.Duration {
 // Len returns the number of jobs of all queues.
 func (s *State) Len() (n int) {
 	for _, q := range s.queues {
-		n += len(q.jobs)
+		n += q.jobs.len()
 	}
 	return n
 }

@@ -125,7 +125,7 @@ func (s *State) find(r *reader, queue []byte, id broker.ID) *job {
 		return nil
 	}
 	if q := s.queues[string(queue)]; q != nil {
-		if j := q.jobs[id]; j != nil {
+		if j := q.job(id); j != nil {
 			return j
 		}
 	}

@@ -22,7 +22,7 @@ const (
 // replace lets a repeat of a key change the job that holds it, as far as that
 // still waits.
 func (s *State) replace(w *Writer, now Now, j *job, nj *broker.NewJob, digest [16]byte) {
-	if j.state != broker.Scheduled && j.state != broker.Ready {
+	if j.state() != broker.Scheduled && j.state() != broker.Ready {
 		return
 	}
 	r := replaceRec{digest: digest}
@@ -44,7 +44,7 @@ func (s *State) replace(w *Writer, now Now, j *job, nj *broker.NewJob, digest [1
 		}
 	}
 	w.begin(recReplace)
-	w.str(j.queue().name)
+	w.str(s.queueOf(j).name)
 	w.id(j.id)
 	w.byte(byte(r.flags))
 	if r.flags&pMoved != 0 {
@@ -65,8 +65,8 @@ func (s *State) readReplace(r *reader) error {
 	}
 	copy(rec.digest[:], r.take(16))
 	rec.body = r.blob()
-	if j != nil && j.state != broker.Scheduled && j.state != broker.Ready {
-		r.bad("replacement of a job that is " + j.state.String())
+	if j != nil && j.state() != broker.Scheduled && j.state() != broker.Ready {
+		r.bad("replacement of a job that is " + j.state().String())
 	}
 	if r.err == nil {
 		s.applyReplace(j, &rec, r.base)
@@ -75,11 +75,12 @@ func (s *State) readReplace(r *reader) error {
 }
 
 func (s *State) applyReplace(j *job, r *replaceRec, at int64) {
-	q := j.queue()
+	l := s.laneOf(j)
+	q := l.task.queue
 	weigh := func(on bool) {
-		q.carry(j, on)
-		if j.state == broker.Ready {
-			q.idle(j, on)
+		q.carry(l, j, on)
+		if j.state() == broker.Ready {
+			q.idle(l, j, on)
 		}
 	}
 	weigh(false)
@@ -87,17 +88,18 @@ func (s *State) applyReplace(j *job, r *replaceRec, at int64) {
 	j.body = r.body
 	s.uses.add(j.body)
 	weigh(true)
-	j.reason = reasonReplaced
-	j.more().digest = r.digest
-	if h := q.keys[keyName{j.lane.task.name, j.ext.key}]; h != nil && h.id == j.id {
+	j.because(reasonReplaced)
+	x := s.more(j)
+	x.digest = r.digest
+	if h := q.keys[keyName{s.taskOf(j).name, x.key}]; h != nil && h.id == j.id {
 		h.digest = r.digest
 	}
 	if r.flags&pMoved == 0 {
 		s.tell(j, "", false)
 		return
 	}
-	s.leave(j)
-	j.place, j.runAt, j.changedAt = r.place, r.runAt, at
+	v := s.leave(j)
+	j.place, v.runAt, v.changedAt = r.place, r.runAt, at
 	if r.flags&pScheduled == 0 {
 		s.lastPlace = max(s.lastPlace, r.place)
 	}

@@ -19,7 +19,7 @@ func (s *State) Reset(now Now, move func(ref broker.Ref, what string, l Loc) (Lo
 	}
 	for _, name := range s.Queues() {
 		q := s.queues[name]
-		for j := q.lists[broker.Leased].first; j != nil; j = q.lists[broker.Leased].first {
+		for j := s.firstOf(&q.lists[broker.Leased]); j != nil; j = s.firstOf(&q.lists[broker.Leased]) {
 			s.expire(&w, j, reasonExpired)
 		}
 	}
@@ -38,38 +38,49 @@ func (s *State) Reset(now Now, move func(ref broker.Ref, what string, l Loc) (Lo
 	return nil
 }
 
+// inOrder returns the queue's jobs by seq. Entries are mostly in that order.
 func (q *queue) inOrder() []*job {
-	jobs := make([]*job, 0, len(q.jobs))
-	for _, j := range q.jobs {
-		jobs = append(jobs, j)
+	s := q.state
+	jobs := make([]*job, 0, q.jobs.len())
+	if 4*q.jobs.len() < int(s.jobs.used) {
+		jobs = slices.AppendSeq(jobs, q.jobs.all(&s.jobs))
+	} else {
+		for r := range s.jobs.used {
+			if j := s.jobs.at(r + 1); j.seq() != 0 && s.queueOf(j) == q {
+				jobs = append(jobs, j)
+			}
+		}
 	}
-	slices.SortFunc(jobs, bySeq)
+	if !slices.IsSortedFunc(jobs, bySeq) {
+		slices.SortFunc(jobs, bySeq)
+	}
 	return jobs
 }
 
 func (s *State) moveAll(w *Writer, j *job, move func(ref broker.Ref, what string, l Loc) (Loc, bool, error)) (err error) {
-	ref, sound := broker.Ref{Queue: j.queue().name, ID: j.id}, true
-	if j.ext != nil && !j.ext.err.Zero() {
-		if j.ext.err, sound, err = move(ref, "error text", j.ext.err); err != nil {
+	ref, sound := broker.Ref{Queue: s.queueOf(j).name, ID: j.id}, true
+	x := s.extOf(j)
+	if x != nil && !x.err.Zero() {
+		if x.err, sound, err = move(ref, "error text", x.err); err != nil {
 			return err
 		}
 		if !sound {
-			j.ext.err = Loc{}
+			x.err = Loc{}
 		}
 	}
-	if j.ext != nil && !j.ext.result.Zero() {
-		if j.ext.result, sound, err = move(ref, "result", j.ext.result); err != nil {
+	if x != nil && !x.result.Zero() {
+		if x.result, sound, err = move(ref, "result", x.result); err != nil {
 			return err
 		}
 		if !sound {
-			j.ext.result = Loc{}
+			x.result = Loc{}
 			j.flags &^= hasResult
 		}
 	}
 	if j.body, sound, err = move(ref, "payload", j.body); err != nil {
 		return err
 	}
-	if !sound && !j.state.Final() {
+	if !sound && !j.state().Final() {
 		s.final(w, j, finalRec{state: broker.Dead, reason: reasonDamaged})
 	}
 	return nil

@@ -40,7 +40,7 @@ func (s *State) setRules(q *queue) {
 			l.passOn()     // and of an old gate it is not to wait at any more
 		}
 	}
-	for j := q.lists[broker.Leased].first; j != nil; j = j.next {
+	for j := s.firstOf(&q.lists[broker.Leased]); j != nil; j = s.nextOf(j) {
 		s.counted(j, 1)
 	}
 }

@@ -59,7 +59,7 @@ func (s *State) Configure(w *Writer, queue string, c *broker.Change) error {
 	}
 	q := s.queues[queue]
 	if q == nil {
-		q = newQueue(queue) // to look at; applying makes it
+		q = newQueue(s, queue) // to look at; applying makes it
 	}
 	l := operatorLayer
 	if c.Declare {

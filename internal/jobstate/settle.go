@@ -54,33 +54,34 @@ const (
 func (s *State) Settle(w *Writer, now Now, st *broker.Settlement) broker.Settled {
 	var j *job
 	if q := s.queues[st.Ref.Queue]; q != nil {
-		j = q.jobs[st.Ref.ID]
+		j = q.job(st.Ref.ID)
 	}
 	if j == nil {
 		return broker.Settled{Err: broker.ErrNotFound}
 	}
-	if j.state != broker.Leased || j.token() != st.Token {
-		if j.state != broker.Leased && j.token() == st.Token && j.ended == st.Kind {
+	if v := s.lifeOf(j); j.state() != broker.Leased || v.token() != st.Token {
+		if j.state() != broker.Leased && v.token() == st.Token && v.ended == st.Kind {
 			return repeated(j, st)
 		}
-		return broker.Settled{State: j.state, Err: broker.ErrLeaseLost}
+		return broker.Settled{State: j.state(), Err: broker.ErrLeaseLost}
 	}
 	if st.Kind == broker.Ack {
 		return s.ack(w, now, j, st)
 	}
-	s.promote(j.queue(), now)
+	s.promote(s.queueOf(j), now)
 	return broker.Settled{State: s.settle(w, now, j, st)}
 }
 
 // settle ends a lease otherwise than by an ack, and returns the job's new
 // state, in which it may be dropped.
 func (s *State) settle(w *Writer, now Now, j *job, st *broker.Settlement) broker.State {
-	text, failures := []byte(broker.CutError(st.Error)), j.failures
+	v := s.lifeOf(j)
+	text, failures := []byte(broker.CutError(st.Error)), v.failures
 	if st.Kind == broker.Nack || st.Kind == broker.Bury {
 		failures++
 	}
 	end := finalRec{kind: st.Kind, failures: failures, err: text}
-	again := waitRec{kind: st.Kind, failures: failures, err: text, attempts: j.attempts}
+	again := waitRec{kind: st.Kind, failures: failures, err: text, attempts: v.attempts}
 	switch {
 	case st.Kind == broker.Cancel || j.flags&cancelAsked != 0:
 		end.state, end.reason = broker.Cancelled, reasonCancelled
@@ -90,7 +91,7 @@ func (s *State) settle(w *Writer, now Now, j *job, st *broker.Settlement) broker
 		end.state, end.reason = broker.Dead, reasonBuried
 		s.final(w, j, end)
 		return end.state
-	case st.Kind == broker.Nack && j.attempts >= j.maxAttempts:
+	case st.Kind == broker.Nack && v.attempts >= s.maxAttempts(j):
 		end.state, end.reason = broker.Dead, reasonAttempts
 		s.final(w, j, end)
 		return end.state
@@ -98,19 +99,19 @@ func (s *State) settle(w *Writer, now Now, j *job, st *broker.Settlement) broker
 		again.reason = reasonRetry
 		s.again(w, j, s.later(again, now, st.Delay))
 	case st.Kind == broker.Snooze:
-		again.reason, again.attempts, again.err = reasonSnoozed, j.attempts-1, nil
+		again.reason, again.attempts, again.err = reasonSnoozed, v.attempts-1, nil
 		s.again(w, j, s.later(again, now, st.Delay))
 	case st.Kind == broker.Release:
-		again.reason, again.attempts, again.err = reasonReleased, j.attempts-1, nil
-		s.again(w, j, oldPlace(again, j))
+		again.reason, again.attempts, again.err = reasonReleased, v.attempts-1, nil
+		s.again(w, j, s.oldPlace(again, j))
 	}
-	return j.state
+	return j.state()
 }
 
 // repeated is the answer to a settlement that took place before. Its
 // follow-ups were enqueued then, and may have ended since.
 func repeated(j *job, st *broker.Settlement) broker.Settled {
-	answer := broker.Settled{State: j.state}
+	answer := broker.Settled{State: j.state()}
 	for i := range st.FollowUps {
 		answer.FollowUps = append(answer.FollowUps, broker.Enqueued{ID: st.FollowUps[i].Job.ID, Existing: true})
 	}
@@ -119,7 +120,7 @@ func repeated(j *job, st *broker.Settlement) broker.Settled {
 
 func (s *State) ack(w *Writer, now Now, j *job, st *broker.Settlement) broker.Settled {
 	answer := broker.Settled{State: broker.Done}
-	s.final(w, j, finalRec{state: broker.Done, reason: reasonAcked, kind: broker.Ack, failures: j.failures, result: st.Result})
+	s.final(w, j, finalRec{state: broker.Done, reason: reasonAcked, kind: broker.Ack, failures: s.lifeOf(j).failures, result: st.Result})
 	if len(st.FollowUps) > 0 {
 		answer.FollowUps = make([]broker.Enqueued, len(st.FollowUps))
 		for i := range st.FollowUps {
@@ -144,8 +145,8 @@ func (s *State) later(r waitRec, now Now, delay time.Duration) waitRec {
 }
 
 // oldPlace makes r a wait where the job stood before.
-func oldPlace(r waitRec, j *job) waitRec {
-	r.place, r.runAt = j.place, j.runAt
+func (s *State) oldPlace(r waitRec, j *job) waitRec {
+	r.place, r.runAt = j.place, s.runAt(j)
 	if j.flags&byWall != 0 {
 		r.flags |= wByWall
 	}
@@ -158,7 +159,7 @@ func (s *State) again(w *Writer, j *job, r waitRec) {
 		r.flags |= wError
 	}
 	w.begin(recWait)
-	w.str(j.queue().name)
+	w.str(s.queueOf(j).name)
 	w.id(j.id)
 	w.byte(byte(r.reason))
 	w.byte(byte(r.kind))
@@ -197,10 +198,11 @@ func (r *reader) reason() reason {
 
 func (s *State) applyWait(j *job, r *waitRec, at int64) {
 	worker := s.endRun(j, r.reason)
-	s.leave(j)
+	v := s.leave(j)
 	j.flags &^= waitsBatch
-	j.reason, j.ended, j.changedAt = r.reason, r.kind, at
-	j.place, j.runAt, j.attempts = r.place, r.runAt, r.attempts
+	j.because(r.reason)
+	v.ended, v.changedAt = r.kind, at
+	j.place, v.runAt, v.attempts = r.place, r.runAt, r.attempts
 	s.failed(j, r.failures)
 	j.flags &^= cancelAsked
 	if r.reason == reasonRequeued {
@@ -211,7 +213,7 @@ func (s *State) applyWait(j *job, r *waitRec, at int64) {
 		s.setError(j, r.errLoc)
 	}
 	if worker != "" {
-		j.more().worker = worker
+		s.more(j).worker = worker
 	}
 	if r.flags&wScheduled == 0 && (r.reason == reasonRetry || r.reason == reasonSnoozed || r.reason == reasonRequeued || r.reason == reasonBatch) {
 		s.lastPlace = max(s.lastPlace, r.place)
@@ -222,38 +224,39 @@ func (s *State) applyWait(j *job, r *waitRec, at int64) {
 
 // endRun notes that a lease is about to end, and returns its worker.
 func (s *State) endRun(j *job, why reason) (worker string) {
-	if j.state != broker.Leased {
+	if j.state() != broker.Leased {
 		return ""
 	}
 	switch why {
 	case reasonExpired, reasonWorkerDied, reasonCrashed:
-		j.lane.task.totals.Expired++
+		s.taskOf(j).totals.Expired++
 	}
-	return j.lease.worker
+	return s.lifeOf(j).lease.worker
 }
 
 func (s *State) failed(j *job, failures uint32) {
-	if failures > j.failures {
-		j.lane.task.totals.Failed++
+	v := s.change(j)
+	if failures > v.failures {
+		s.taskOf(j).totals.Failed++
 	}
-	j.failures = failures
+	v.failures = failures
 }
 
 // setError replaces the text of the last failure.
 func (s *State) setError(j *job, l Loc) {
-	if l.Zero() && j.ext == nil {
+	if l.Zero() && s.extOf(j) == nil {
 		return
 	}
-	e := j.more()
+	e := s.more(j)
 	s.uses.drop(e.err)
 	s.uses.add(l)
 	e.err = l
 }
 
 func (s *State) dropResult(j *job) {
-	if j.ext != nil {
-		s.uses.drop(j.ext.result)
-		j.ext.result = Loc{}
+	if x := s.extOf(j); x != nil {
+		s.uses.drop(x.result)
+		x.result = Loc{}
 	}
 	j.flags &^= hasResult
 }
@@ -261,9 +264,7 @@ func (s *State) dropResult(j *job) {
 // final records that a job is done, dead or cancelled, and how long it is kept.
 func (s *State) final(w *Writer, j *job, r finalRec) {
 	s.retain(w, j, &r)
-	if r.failures < j.failures {
-		r.failures = j.failures
-	}
+	r.failures = max(r.failures, s.lifeOf(j).failures)
 	if len(r.err) > 0 && r.flags&zDrop == 0 {
 		r.flags |= zError
 	}
@@ -271,7 +272,7 @@ func (s *State) final(w *Writer, j *job, r finalRec) {
 		r.flags |= zResult
 	}
 	w.begin(recFinal)
-	w.str(j.queue().name)
+	w.str(s.queueOf(j).name)
 	w.id(j.id)
 	w.byte(byte(r.state))
 	w.byte(byte(r.reason))
@@ -296,11 +297,12 @@ func (s *State) final(w *Writer, j *job, r finalRec) {
 // broker.Retention.
 func (s *State) retain(w *Writer, j *job, r *finalRec) {
 	var want int64
+	x := s.extOf(j)
 	switch {
-	case j.ext == nil || j.ext.retain == 0:
-		want = j.lane.task.retention(r.state)
+	case x == nil || x.retain == 0:
+		want = s.taskOf(j).retention(r.state)
 	case r.state != broker.Dead:
-		want = j.ext.retain
+		want = x.retain
 	}
 	switch {
 	case want < 0:
@@ -339,7 +341,7 @@ func (s *State) readFinal(r *reader) error {
 }
 
 func (s *State) applyFinal(j *job, r *finalRec, at int64) {
-	t := j.lane.task
+	t := s.laneOf(j).task
 	switch r.state {
 	case broker.Done:
 		t.totals.Acked++
@@ -352,11 +354,12 @@ func (s *State) applyFinal(j *job, r *finalRec, at int64) {
 	if r.flags&zExpired != 0 && r.reason != reasonCrashed {
 		t.totals.Expired++
 	}
-	s.leave(j)
+	v := s.leave(j)
 	j.flags &^= waitsBatch
-	j.reason, j.changedAt = r.reason, at
+	j.because(r.reason)
+	v.changedAt = at
 	if r.kind != 0 { // else its last lease ended before, as it ended
-		j.ended = r.kind
+		v.ended = r.kind
 	}
 	s.failed(j, r.failures)
 	j.flags &^= cancelAsked
@@ -370,13 +373,13 @@ func (s *State) applyFinal(j *job, r *finalRec, at int64) {
 		return
 	}
 	if worker != "" {
-		j.more().worker = worker
+		s.more(j).worker = worker
 	}
 	if r.flags&zError != 0 || r.state == broker.Dead && r.kind != 0 {
 		s.setError(j, r.errLoc)
 	}
 	if r.flags&zResult != 0 {
-		e := j.more()
+		e := s.more(j)
 		e.result = r.resLoc
 		s.uses.add(r.resLoc)
 		j.flags |= hasResult
@@ -387,8 +390,8 @@ func (s *State) applyFinal(j *job, r *finalRec, at int64) {
 }
 
 func (s *State) keepUntil(j *job, at int64) {
-	j.more().keepUntil = at
+	s.more(j).keepUntil = at
 	s.kept++
-	s.keeps.push(item{at, j.seq, j, j.ver})
-	s.keeps.trim(s.kept)
+	s.keeps.push(s.item(j, at))
+	s.keeps.trim(s, s.kept)
 }

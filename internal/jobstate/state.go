@@ -22,7 +22,6 @@ type State struct {
 	workers map[string]*worker
 
 	seq       uint64 // of the last enqueue
-	order     uint64 // of the last job that entered a list
 	lastPlace int64  // of the last job that was ready at once: places never step back
 
 	capacities int // that are in force: they bind every enqueue
@@ -40,8 +39,10 @@ type State struct {
 	kept     int              // live items of keeps
 	starts   heap             // waiting jobs with a StartWithin, by that deadline
 	uses     uses
-	free     *job // unused entries, linked by next
-	chunk    []job
+	jobs     entries
+	lives    lives
+	lanes    []*lane       // by number; 0 is nobody's
+	unused   []uint32      // numbers of lanes that have ended
 	complete []*job        // completion jobs whose last member has just ended
 	spared   map[*job]bool // jobs that a drop of this call made ready; nil outside makeRoom
 	changed  func(Change)  // told of each change of a job; may be nil
@@ -64,8 +65,9 @@ type Change struct {
 // queue is one queue.
 type queue struct {
 	name   string
+	state  *State
 	paused bool
-	jobs   map[broker.ID]*job
+	jobs   index
 	tasks  map[string]*task
 	order  []*task // tasks by name
 	lists  [broker.Cancelled + 1]list
@@ -113,8 +115,8 @@ type task struct {
 // member is a handle on the store: a process, or a part of one, whose death
 // ends its leases.
 type member struct {
-	name string
-	jobs map[*job]struct{}
+	name  string
+	first ref // of its leases
 }
 
 // New returns an empty state. changed, which may be nil, is told of each
@@ -128,6 +130,7 @@ func New(changed func(Change), freed func(file uint32)) *State {
 		holders: map[*member]bool{},
 		uses:    uses{files: map[uint32]*Use{}, freed: freed},
 		changed: changed,
+		lanes:   make([]*lane, 1),
 		nextDue: [2]int64{math.MaxInt64, math.MaxInt64},
 	}
 }
@@ -147,14 +150,14 @@ func (s *State) Queues() []string {
 }
 
 func (s *State) makeQueue(name string) *queue {
-	q := newQueue(name)
+	q := newQueue(s, name)
 	s.queues[name] = q
 	return q
 }
 
-func newQueue(name string) *queue {
+func newQueue(s *State, name string) *queue {
 	return &queue{
-		name: name, jobs: map[broker.ID]*job{}, tasks: map[string]*task{}, keys: map[keyName]*heldKey{},
+		name: name, state: s, tasks: map[string]*task{}, keys: map[keyName]*heldKey{},
 		settings: map[settingName]*setting{}, rev: 1, rules: map[string]*rule{}, weights: map[string]int{},
 		turns: map[int32]*turn{}, groups: map[string]*group{}, loads: map[string]*load{},
 	}
@@ -176,45 +179,47 @@ func (t *task) laneOf(k laneKey) *lane {
 	}
 	l := t.lanes[k]
 	if l == nil {
-		l = &lane{laneKey: k, task: t, load: t.queue.loadOf(k.tenant)}
+		l = t.queue.state.newLane(k, t)
 		t.lanes[k] = l
 	}
 	t.last = l
 	return l
 }
 
-// newJob takes an unused entry. Its ver goes on from what it was.
-func (s *State) newJob() *job {
-	if j := s.free; j != nil {
-		s.free = j.next
-		*j = job{ver: j.ver}
-		return j
+// newLane makes the lane of a task.
+func (s *State) newLane(k laneKey, t *task) *lane {
+	l := &lane{laneKey: k, task: t, load: t.queue.loadOf(k.tenant)}
+	if n := len(s.unused) - 1; n >= 0 {
+		l.self = s.unused[n]
+		s.unused = s.unused[:n]
+		s.lanes[l.self] = l
+		return l
 	}
-	if len(s.chunk) == 0 {
-		s.chunk = make([]job, 512)
-	}
-	j := &s.chunk[0]
-	s.chunk = s.chunk[1:]
-	return j
+	l.self = uint32(len(s.lanes))
+	s.lanes = append(s.lanes, l)
+	return l
 }
 
-// enter moves a job to a state: lists, counts, and nothing else. at is when.
+// job returns the queue's job of an id, or nil.
+func (q *queue) job(id broker.ID) *job { return q.jobs.get(&q.state.jobs, id) }
+
+// enter moves a job to a state: lists, counts, and nothing else.
 func (s *State) enter(j *job, to broker.State) {
-	q, t := j.queue(), j.lane.task
-	if j.state != 0 {
-		q.lists[j.state].remove(j)
-		t.n[j.state]--
+	l := s.laneOf(j)
+	t := l.task
+	q := t.queue
+	if j.state() != 0 {
+		q.lists[j.state()].remove(s, j)
+		t.n[j.state()]--
 	}
-	if was, is := counts(j.state), counts(to); was != is {
-		q.carry(j, is)
+	if was, is := counts(j.state()), counts(to); was != is {
+		q.carry(l, j, is)
 	}
-	if was, is := j.state == broker.Ready, to == broker.Ready; was != is {
-		q.idle(j, is)
+	if was, is := j.state() == broker.Ready, to == broker.Ready; was != is {
+		q.idle(l, j, is)
 	}
-	j.state = to
-	s.order++
-	j.order = s.order
-	q.lists[to].push(j)
+	j.become(to)
+	q.lists[to].push(s, j)
 	t.n[to]++
 }
 
@@ -223,58 +228,59 @@ func (s *State) tell(j *job, worker string, asked bool) {
 	if s.changed == nil {
 		return
 	}
-	l := j.lane
+	l := s.laneOf(j)
 	s.changed(Change{
 		Queue: l.task.queue.name, Task: l.task.name, Tenant: l.tenant, Group: l.group, Worker: worker, ID: j.id,
-		State: j.state, Reason: reasons[j.reason], At: j.changedAt, Asked: asked,
+		State: j.state(), Reason: reasons[j.reason()], At: s.changedAt(j), Asked: asked,
 	})
 }
 
 // leave takes j out of what its present state has it in, so that it can enter
 // another: its items go stale, its lease ends.
-func (s *State) leave(j *job) {
-	j.ver++
-	switch j.state {
+func (s *State) leave(j *job) *life {
+	l := s.change(j)
+	l.ver++
+	switch j.state() {
 	case broker.Ready:
-		j.lane.gone(j)
+		s.laneOf(j).gone(j)
 	case broker.Leased:
 		s.leased--
 		s.counted(j, -1)
-		if m := j.lease.member; m != nil {
-			delete(m.jobs, j)
-		}
-		j.lease = nil
+		s.letGo(j)
+		l.lease = lease{}
 	case broker.Done, broker.Dead, broker.Cancelled:
-		if j.ext != nil && j.ext.keepUntil != 0 {
+		if l.ext != nil && l.ext.keepUntil != 0 {
 			s.kept--
-			j.ext.keepUntil = 0
+			l.ext.keepUntil = 0
 		}
 	}
+	return l
 }
 
 // remove forgets a job.
 func (s *State) remove(j *job) {
-	s.leave(j)
-	q, l := j.queue(), j.lane
-	q.lists[j.state].remove(j)
-	l.task.n[j.state]--
-	if counts(j.state) {
-		q.carry(j, false)
+	life := s.leave(j)
+	l := s.laneOf(j)
+	q := l.task.queue
+	q.lists[j.state()].remove(s, j)
+	l.task.n[j.state()]--
+	if counts(j.state()) {
+		q.carry(l, j, false)
 	}
-	if j.state == broker.Ready {
-		q.idle(j, false)
+	if j.state() == broker.Ready {
+		q.idle(l, j, false)
 	}
 	s.freeGroup(j)
-	delete(q.jobs, j.id)
+	q.jobs.remove(&s.jobs, j)
 	s.uses.drop(j.body)
-	if j.ext != nil {
-		s.uses.drop(j.ext.err)
-		s.uses.drop(j.ext.result)
+	if life.ext != nil {
+		s.uses.drop(life.ext.err)
+		s.uses.drop(life.ext.result)
 		s.freeKey(j)
 	}
 	s.unref(l)
-	*j = job{ver: j.ver + 1, next: s.free}
-	s.free = j
+	s.lives.give(j.life)
+	s.jobs.give(j)
 }
 
 // unref ends a job's membership in a lane, and the lane with its last job:
@@ -283,6 +289,8 @@ func (s *State) unref(l *lane) {
 	l.refs--
 	if l.refs == 0 {
 		delete(l.task.lanes, l.laneKey)
+		s.lanes[l.self] = nil
+		s.unused = append(s.unused, l.self)
 		l.unbind()
 		l.task.open.forget(l.priority, l.tenant)
 		l.task.queue.unload(l.tenant)
@@ -297,7 +305,7 @@ func (s *State) unref(l *lane) {
 // result.
 func (s *State) promote(q *queue, now Now) {
 	for {
-		steady, wall := q.due[0].top(), q.due[1].top()
+		steady, wall := q.due[0].top(s), q.due[1].top(s)
 		i, it := 0, steady
 		if steady == nil || wall != nil && now.Wall-wall.at > now.Steady-steady.at {
 			i, it = 1, wall
@@ -305,9 +313,8 @@ func (s *State) promote(q *queue, now Now) {
 		if it == nil || it.at > [...]int64{now.Steady, now.Wall}[i] {
 			return
 		}
-		j := it.j
+		j := s.jobs.at(it.ref)
 		q.due[i].pop()
-		j.ver++
 		s.enter(j, broker.Ready)
 		s.stand(j)
 		s.tell(j, "", false)
@@ -324,7 +331,7 @@ func (s *State) promoteAll(now Now) {
 		q := s.queues[name]
 		s.promote(q, now)
 		for i := range s.nextDue {
-			if it := q.due[i].top(); it != nil {
+			if it := q.due[i].top(s); it != nil {
 				s.nextDue[i] = min(s.nextDue[i], it.at)
 			}
 		}
@@ -333,22 +340,22 @@ func (s *State) promoteAll(now Now) {
 
 // stand puts a ready job into its lane.
 func (s *State) stand(j *job) {
-	it := item{j.place, j.seq, j, j.ver}
-	if j.holds() {
-		j.lane.pushFirst(it)
-		if l := j.lane; !l.isOpen() {
+	l := s.laneOf(j)
+	if s.holds(j) {
+		l.pushFirst(j)
+		if !l.isOpen() {
 			l.move(&l.task.open) // what the group kept back, its holder may take
 		}
 	} else {
-		j.lane.push(it)
+		l.push(j)
 	}
 	s.watchStart(j)
 }
 
 // watchStart registers the deadline by which a waiting job has to be started.
 func (s *State) watchStart(j *job) {
-	if j.ext != nil && j.ext.startWithin > 0 && j.attempts == 0 {
-		s.starts.push(item{satAdd(j.runAt, j.ext.startWithin), j.seq, j, j.ver})
+	if l := s.lifeOf(j); l.ext != nil && l.ext.startWithin > 0 && l.attempts == 0 {
+		s.starts.push(s.item(j, satAdd(l.runAt, l.ext.startWithin)))
 	}
 }
 

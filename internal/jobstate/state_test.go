@@ -220,19 +220,36 @@ func encode(t testing.TB, s *State) []byte {
 // check compares the kept numbers with a recount.
 func check(t testing.TB, s *State) {
 	t.Helper()
-	for name, q := range s.queues {
-		byState := map[*task][broker.Cancelled + 1]int64{}
-		for id, j := range q.jobs {
-			if j.id != id || j.queue() != q {
-				t.Fatalf("%s: job %s is filed as %s", name, j.id, id)
-			}
-			n := byState[j.lane.task]
-			n[j.state]++
-			byState[j.lane.task] = n
-			if (j.state == broker.Leased) != (j.lease != nil) {
-				t.Fatalf("job %s is %v, its lease is %v", id, j.state, j.lease)
+	jobs, withLife := 0, 0
+	for _, q := range s.queues {
+		for j := range q.jobs.all(&s.jobs) {
+			jobs++
+			if j.lived() {
+				withLife++
 			}
 		}
+	}
+	free := 0
+	for r := s.jobs.free; r != 0; r = s.jobs.at(r).next {
+		free++
+	}
+	if int(s.jobs.used) != jobs+free || int(s.lives.used) != withLife+len(s.lives.free) {
+		t.Fatalf("of %d entries %d are used and %d free, of %d lives %d and %d", s.jobs.used, jobs, free, s.lives.used, withLife, len(s.lives.free))
+	}
+	for name, q := range s.queues {
+		byState := map[*task][broker.Cancelled + 1]int64{}
+		for j := range q.jobs.all(&s.jobs) {
+			if q.job(j.id) != j || s.queueOf(j) != q {
+				t.Fatalf("%s: job %s is not found by its id", name, j.id)
+			}
+			n := byState[s.taskOf(j)]
+			n[j.state()]++
+			byState[s.taskOf(j)] = n
+			if (j.state() == broker.Leased) != (s.lifeOf(j).lease.expires != 0) {
+				t.Fatalf("job %s is %v, its lease is %v", j.id, j.state(), s.lifeOf(j).lease)
+			}
+		}
+		checkLists(t, s, q)
 		depth := int64(0)
 		for _, tk := range q.order {
 			depth += tk.n[broker.Scheduled] + tk.n[broker.Ready] + tk.n[broker.Leased]
@@ -242,6 +259,9 @@ func check(t testing.TB, s *State) {
 			ready := int64(0)
 			for _, l := range tk.lanes {
 				ready += int64(l.n)
+				if n := l.counted(); n != l.n || s.lanes[l.self] != l {
+					t.Fatalf("%s/%s: a lane of %d jobs holds %d", name, tk.name, l.n, n)
+				}
 				if (l.n > 0) != (l.stand != nil) {
 					t.Fatalf("%s/%s: a lane of %d jobs stands at %v", name, tk.name, l.n, l.stand)
 				}
@@ -256,8 +276,8 @@ func check(t testing.TB, s *State) {
 		for _, r := range q.rules {
 			for _, m := range r.meters {
 				running := 0
-				for j := q.lists[broker.Leased].first; j != nil; j = j.next {
-					if r.Running > 0 && slices.Contains(r.Tasks, j.lane.task.name) && r.valueOf(j.lane) == m.value {
+				for j := s.firstOf(&q.lists[broker.Leased]); j != nil; j = s.nextOf(j) {
+					if r.Running > 0 && slices.Contains(r.Tasks, s.taskOf(j).name) && r.valueOf(s.laneOf(j)) == m.value {
 						running++
 					}
 				}
@@ -267,6 +287,56 @@ func check(t testing.TB, s *State) {
 			}
 		}
 	}
+}
+
+// checkLists walks the lists of a queue.
+func checkLists(t testing.TB, s *State, q *queue) {
+	t.Helper()
+	all := 0
+	for state := range q.lists {
+		l := &q.lists[state]
+		n, before := 0, ref(0)
+		for j := s.firstOf(l); j != nil; j = s.nextOf(j) {
+			if int(j.state()) != state || j.prev != before || before != 0 && s.jobs.at(before).order >= j.order {
+				t.Fatalf("job %s, %v, stands in the list of %v behind the wrong one", j.id, j.state(), broker.State(state))
+			}
+			before = j.self
+			n++
+		}
+		if n != l.n || l.last != before {
+			t.Fatalf("the list of %v has %d jobs, %d are linked", broker.State(state), l.n, n)
+		}
+		all += n
+	}
+	if all != q.jobs.len() {
+		t.Fatalf("the lists have %d jobs, the index %d", all, q.jobs.len())
+	}
+}
+
+// counted counts the jobs of a lane where they stand.
+func (l *lane) counted() (n int) {
+	s := l.state()
+	for _, b := range l.fifo.blocks {
+		live := 0
+		for _, r := range b.refs[b.off:] {
+			if r != 0 {
+				live++
+			}
+		}
+		if live != b.live {
+			return -1
+		}
+		n += live
+	}
+	for i := range l.late {
+		if s.live(&l.late[i]) {
+			n++
+		}
+	}
+	if l.first != nil {
+		n++
+	}
+	return n
 }
 
 func TestReplayAndCheckpointsGiveTheSameState(t *testing.T) {

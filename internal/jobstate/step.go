@@ -24,7 +24,11 @@ func (s *State) ClaimAny(w *Writer, now Now, r *broker.ClaimRequest, member stri
 		some, blocked := s.Claim(w, now, Claim{
 			Queue: name, Tasks: r.Tasks, Max: r.Max - len(got), TTL: r.TTL, Worker: r.Worker, Member: member,
 		})
-		got, more = append(got, some...), more || blocked
+		if more = more || blocked; got == nil {
+			got = some
+		} else {
+			got = append(got, some...)
+		}
 	}
 	return got, more || len(got) == r.Max
 }

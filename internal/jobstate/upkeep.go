@@ -15,15 +15,16 @@ func (s *State) Upkeep(w *Writer, now Now, max int, held func(lock string) bool)
 	s.promoteAll(now)
 	n := 0
 	for ; n < max; n++ {
-		it := s.leases.top()
+		it := s.leases.top(s)
 		if it == nil || it.at > now.Steady {
 			break
 		}
-		if l := it.j.lease; l.locked && held != nil && held(l.member.name) {
-			s.putOff(w, it.j, satAdd(now.Steady, lockedAgain))
+		j := s.jobs.at(it.ref)
+		if l := s.lifeOf(j).lease; l.locked && held != nil && held(l.member.name) {
+			s.putOff(w, j, satAdd(now.Steady, lockedAgain))
 			continue
 		}
-		s.expire(w, it.j, reasonExpired)
+		s.expire(w, j, reasonExpired)
 	}
 	n += s.cancelUnstarted(w, now, max-n)
 	n += s.dropKept(w, now, max-n)
@@ -35,7 +36,7 @@ const lockedAgain = int64(10 * time.Second)
 
 func (s *State) putOff(w *Writer, j *job, until int64) {
 	w.begin(recExtend)
-	w.str(j.queue().name)
+	w.str(s.queueOf(j).name)
 	w.time(until)
 	w.ids([]broker.ID{j.id})
 	w.end()
@@ -47,7 +48,7 @@ func (s *State) putOff(w *Writer, j *job, until int64) {
 func (s *State) Due(now Now) (at int64) {
 	s.promoteAll(now)
 	for _, h := range []*heap{&s.leases, &s.starts, &s.keeps} {
-		if it := h.top(); it != nil && (at == 0 || it.at < at) {
+		if it := h.top(s); it != nil && (at == 0 || it.at < at) {
 			at = it.at
 		}
 	}
@@ -58,23 +59,28 @@ func (s *State) Due(now Now) (at int64) {
 // place, or dead when its attempts are used up, or cancelled when that was
 // asked for.
 func (s *State) expire(w *Writer, j *job, why reason) {
+	v := s.lifeOf(j)
 	switch {
 	case j.flags&cancelAsked != 0:
 		s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonCancelled, flags: zExpired})
-	case j.attempts >= j.maxAttempts:
+	case v.attempts >= s.maxAttempts(j):
 		s.final(w, j, finalRec{state: broker.Dead, reason: reasonCrashed, flags: zExpired})
 	default:
-		s.again(w, j, oldPlace(waitRec{reason: why, attempts: j.attempts, failures: j.failures}, j))
+		s.again(w, j, s.oldPlace(waitRec{reason: why, attempts: v.attempts, failures: v.failures}, j))
 	}
 }
 
 func (s *State) cancelUnstarted(w *Writer, now Now, max int) (n int) {
 	for n < max {
-		it := s.starts.top()
-		if it == nil || it.at > clockOf(it.j, now) {
+		it := s.starts.top(s)
+		if it == nil {
 			return n
 		}
-		s.final(w, it.j, finalRec{state: broker.Cancelled, reason: reasonNotStarted})
+		j := s.jobs.at(it.ref)
+		if it.at > clockOf(j, now) {
+			return n
+		}
+		s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonNotStarted})
 		n++
 	}
 	return n
@@ -90,15 +96,16 @@ func (s *State) dropKept(w *Writer, now Now, max int) (n int) {
 		}
 	}
 	for ; n < max; n++ {
-		it := s.keeps.top()
+		it := s.keeps.top(s)
 		if it == nil || it.at > now.Steady {
 			break
 		}
-		if q := it.j.queue(); q != last {
+		j := s.jobs.at(it.ref)
+		if q := s.queueOf(j); q != last {
 			flush()
 			last = q
 		}
-		ids = append(ids, it.j.id)
+		ids = append(ids, j.id)
 		s.keeps.pop()
 	}
 	flush()
@@ -120,7 +127,7 @@ func (s *State) drop(w *Writer, q *queue, why dropWhy, ids []broker.ID) {
 	w.ids(ids)
 	w.end()
 	for _, id := range ids {
-		s.applyDrop(q.jobs[id], why)
+		s.applyDrop(q.job(id), why)
 	}
 	s.completeBatches(w)
 }
@@ -139,7 +146,7 @@ func (s *State) readDrop(r *reader) error {
 
 func (s *State) applyDrop(j *job, why dropWhy) {
 	if why == dropDeleted {
-		j.lane.task.totals.Deleted++
+		s.taskOf(j).totals.Deleted++
 	}
 	s.signal(j)
 	s.remove(j)

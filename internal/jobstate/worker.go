@@ -78,7 +78,7 @@ func (s *State) memberOf(name string) *member {
 func (s *State) makeMember(name string) *member {
 	m := s.members[name]
 	if m == nil {
-		m = &member{name: name, jobs: map[*job]struct{}{}}
+		m = &member{name: name}
 		s.members[name] = m
 	}
 	return m
@@ -114,9 +114,9 @@ func (s *State) Gone(w *Writer, name string) {
 	if m == nil {
 		return
 	}
-	held := make([]*job, 0, len(m.jobs))
-	for j := range m.jobs {
-		held = append(held, j)
+	var held []*job
+	for r := m.first; r != 0; r = s.leaseOf(r).next {
+		held = append(held, s.jobs.at(r))
 	}
 	slices.SortFunc(held, bySeq)
 	for _, j := range held {
@@ -219,8 +219,8 @@ func (s *State) applyEpoch(number uint32, name string, boot [16]byte, offset int
 func (s *State) Workers(queue string) []broker.Worker {
 	held := map[string]int{}
 	for _, q := range s.queues {
-		for j := q.lists[broker.Leased].first; j != nil; j = j.next {
-			held[j.lease.worker]++
+		for j := s.firstOf(&q.lists[broker.Leased]); j != nil; j = s.nextOf(j) {
+			held[s.lifeOf(j).lease.worker]++
 		}
 	}
 	var all []broker.Worker

@@ -6,4 +6,8 @@
 // a client that follows orders, a worker, a producer. A process tells what it
 // does as lines of JSON on its standard output, and ends when its standard
 // input does, so that nothing outlives the test.
+//
+// The tests whose names begin with TestProof measure what is promised of time
+// and flow. They have two sizes: make proof runs them at the one that they are
+// stated for, and shows the figures.
 package proctest

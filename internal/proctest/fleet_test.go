@@ -63,12 +63,20 @@ type fleet struct {
 	mu      sync.Mutex
 	running []*fleetMember
 	failed  []string
+	killed  map[string]time.Duration // a moment before each kill, by the ledger
+}
+
+func newFleet(t *testing.T) *fleet {
+	f := &fleet{t: t, wg: map[string]*sync.WaitGroup{}, killed: map[string]time.Duration{}}
+	t.Cleanup(f.end)
+	return f
 }
 
 type fleetMember struct {
 	plan    plan
 	command *exec.Cmd
-	stdin   io.Closer
+	ledger  string // of the process that runs
+	stdin   io.WriteCloser
 	leave   bool // it is not to be started again
 }
 
@@ -103,7 +111,7 @@ func (f *fleet) once(m *fleetMember, n int) bool {
 		err = cmd.Start()
 	}
 	if err == nil {
-		m.command = cmd
+		m.command, m.ledger = cmd, p.Ledger
 	}
 	f.mu.Unlock()
 	if err == nil {
@@ -126,13 +134,68 @@ func (f *fleet) once(m *fleetMember, n int) bool {
 func (f *fleet) kill() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if m := f.running[rand.IntN(len(f.running))]; m.command != nil {
-		switch err := m.command.Process.Kill(); {
+	f.killMember(f.running[rand.IntN(len(f.running))])
+}
+
+// down kills every process, and starts none for a while.
+func (f *fleet) down(span time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.running {
+		f.killMember(m)
+	}
+	<-time.After(span)
+}
+
+// killMember kills the process of a member that has one; f.mu is held.
+func (f *fleet) killMember(m *fleetMember) {
+	if m.command == nil {
+		return
+	}
+	before := now()
+	switch err := m.command.Process.Kill(); {
+	case err == nil && f.killed[m.ledger] == 0: // else it has not gone yet
+		f.kills++
+		f.killed[m.ledger] = before
+	case err == nil:
+	case !errors.Is(err, os.ErrProcessDone): // by an earlier kill
+		f.t.Error(err)
+	}
+}
+
+// killFor kills processes at random for a while.
+func (f *fleet) killFor(span time.Duration) {
+	for begun := now(); now()-begun < span; {
+		<-time.After(10*time.Millisecond + rand.N(80*time.Millisecond))
+		f.kill()
+	}
+}
+
+// order tells every process that runs to do something, and counts them.
+func (f *fleet) order(o order) (told int) {
+	line, err := json.Marshal(o)
+	must(f.t, err)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.running {
+		if m.command == nil {
+			continue
+		}
+		switch _, err := m.stdin.Write(append(line, '\n')); {
 		case err == nil:
-			f.kills++
-		case !errors.Is(err, os.ErrProcessDone): // by an earlier kill
+			told++
+		case !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed): // it was killed just now
 			f.t.Error(err)
 		}
+	}
+	return told
+}
+
+// check reports the processes that ended without having been killed.
+func (f *fleet) check() {
+	f.t.Helper()
+	for _, text := range f.failed {
+		f.t.Errorf("a process ended by itself: %s", text)
 	}
 }
 
@@ -179,8 +242,7 @@ func TestNothingIsLostWhenProducersAndWorkersAreKilledAtRandom(t *testing.T) {
 	top := t.TempDir()
 	dir, ledgers := filepath.Join(top, "jobs"), filepath.Join(top, "ledgers")
 	must(t, os.Mkdir(ledgers, 0o700))
-	f := &fleet{t: t, wg: map[string]*sync.WaitGroup{}}
-	t.Cleanup(f.end)
+	f := newFleet(t)
 	for i := range 4 {
 		for _, role := range []string{asProducer, asWorker} {
 			p := plan{Role: role, Store: dir, Name: fmt.Sprintf("%s-%d", role, i), Concurrency: 16, TTL: time.Second}
@@ -191,27 +253,25 @@ func TestNothingIsLostWhenProducersAndWorkersAreKilledAtRandom(t *testing.T) {
 			f.add(p)
 		}
 	}
-	for begun := now(); now()-begun < span; {
-		<-time.After(10*time.Millisecond + rand.N(80*time.Millisecond))
-		f.kill()
-	}
+	f.killFor(span)
 	f.finish(asProducer)
 	with(t, dir, func(c *spool.Client) {
-		eventually(t, "the workers have worked what is left", func() bool {
-			counts, err := c.Counts(t.Context(), "")
-			must(t, err)
-			left := int64(0)
-			for _, n := range counts {
-				left += n.Scheduled + n.Ready + n.Leased
-			}
-			return left == 0
-		})
+		eventually(t, "the workers have worked what is left", func() bool { return unfinished(t, c) == 0 })
 	})
 	f.finish(asWorker)
-	for _, text := range f.failed {
-		t.Errorf("a process ended by itself: %s", text)
-	}
+	f.check()
 	with(t, dir, func(c *spool.Client) { judge(t, c, readLedgers(t, ledgers), f.kills) })
+}
+
+// unfinished counts the jobs that are not final.
+func unfinished(t *testing.T, c *spool.Client) (n int64) {
+	t.Helper()
+	counts, err := c.Counts(t.Context(), "")
+	must(t, err)
+	for _, x := range counts {
+		n += x.Scheduled + x.Ready + x.Leased
+	}
+	return n
 }
 
 // ledger is what all processes have noted.
@@ -224,6 +284,26 @@ type ledger struct {
 func readLedgers(t *testing.T, dir string) ledger {
 	t.Helper()
 	l := ledger{map[spool.ID]bool{}, map[spool.ID][]event{}, map[spool.ID][]event{}}
+	eachEvent(t, dir, func(_ string, e event) {
+		switch e.What {
+		case "enqueued":
+			for _, id := range e.IDs {
+				l.enqueued[id] = true
+			}
+		case "start":
+			l.starts[e.id()] = append(l.starts[e.id()], e)
+		case "ack":
+			if e.Text == "" { // else it was refused
+				l.acks[e.id()] = append(l.acks[e.id()], e)
+			}
+		}
+	})
+	return l
+}
+
+// eachEvent calls fn for the events of each ledger, in their order.
+func eachEvent(t *testing.T, dir string, fn func(ledger string, e event)) {
+	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	must(t, err)
 	for _, name := range names {
@@ -232,21 +312,9 @@ func readLedgers(t *testing.T, dir string) ledger {
 		for line := range strings.Lines(string(text)) {
 			var e event
 			must(t, json.Unmarshal([]byte(line), &e))
-			switch e.What {
-			case "enqueued":
-				for _, id := range e.IDs {
-					l.enqueued[id] = true
-				}
-			case "start":
-				l.starts[e.id()] = append(l.starts[e.id()], e)
-			case "ack":
-				if e.Text == "" { // else it was refused
-					l.acks[e.id()] = append(l.acks[e.id()], e)
-				}
-			}
+			fn(name, e)
 		}
 	}
-	return l
 }
 
 // recount lists every job.

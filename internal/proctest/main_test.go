@@ -36,6 +36,7 @@ type plan struct {
 	Shutdown    time.Duration
 	NoSync      bool
 	Mount       string // of a client: where to mount a file system first
+	Ticks       bool   // of a flow worker: it declares schedules
 }
 
 // The roles.
@@ -44,6 +45,7 @@ const (
 	asWorker   = "worker"
 	asProducer = "producer"
 	asHammer   = "hammer"
+	asFlow     = "flow"
 )
 
 var roles = map[string]func(*teller, plan) error{
@@ -51,6 +53,7 @@ var roles = map[string]func(*teller, plan) error{
 	asWorker:   runWorker,
 	asProducer: runProducer,
 	asHammer:   runHammer,
+	asFlow:     runFlow,
 }
 
 func TestMain(m *testing.M) {
@@ -95,6 +98,8 @@ type event struct {
 	Text    string        `json:",omitempty"`
 	Is      []string      `json:",omitempty"` // the sentinel errors that Text stands for
 	Number  int64         `json:",omitempty"`
+	Claimed time.Time     `json:",omitzero"`  // on the store's clock
+	Of      string        `json:",omitempty"` // what its limit counts by
 }
 
 func (e *event) id() spool.ID { return e.IDs[0] }

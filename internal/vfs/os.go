@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -31,7 +32,15 @@ func (h *host) Rand(p []byte) {
 
 func (h *host) PID() int         { return os.Getpid() }
 func (h *host) BootID() [16]byte { return h.boot }
-func (h *host) Wall() time.Time  { return time.Now().Round(0) } // without Go's monotonic reading
+func (h *host) Wall() time.Time  { return time.Now().Round(0).Add(time.Duration(wallStep.Load())) } // without Go's monotonic reading
+
+// wallStep is what StepWall has added to the wall clock of this process.
+var wallStep atomic.Int64
+
+// StepWall steps the wall clock that every OS of this process reads, and no
+// other process's, by d. It is for tests of several processes alone: package
+// archtest keeps it out of the rest.
+func StepWall(d time.Duration) { wallStep.Add(int64(d)) }
 
 func (h *host) Rename(oldname, newname string) error {
 	return patiently(func() error { return os.Rename(oldname, newname) })

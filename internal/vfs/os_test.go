@@ -43,6 +43,18 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 	}
 }
 
+func TestStepWallStepsTheWallClockAlone(t *testing.T) {
+	before, mono := OS().Wall(), OS().Monotonic()
+	StepWall(-time.Hour)
+	defer StepWall(time.Hour)
+	if took := OS().Monotonic() - mono; took < 0 || took > time.Minute {
+		t.Errorf("the steady clock went on by %v", took)
+	}
+	if took := OS().Wall().Sub(before); took < -time.Hour || took > -time.Hour+time.Minute {
+		t.Errorf("the wall clock went on by %v, want an hour back", took)
+	}
+}
+
 func TestFilesArePrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	if err := OS().Mkdir(dir); err != nil {

@@ -25,6 +25,8 @@ func (b *Bench) backlogs() []operation {
 			[]string{task}, func(s *store, ctx context.Context, n int) error {
 				return s.fillWith(ctx, n, spool.Raw(strangeTask, payload()))
 			}),
+		b.openMany("open_1m_log", "from the log alone", false), b.openMany("open_1m_checkpoint", "from a checkpoint", true),
+		b.among(), b.fresh(), b.compact(),
 	}
 }
 
@@ -32,7 +34,7 @@ func (b *Bench) backlogs() []operation {
 // store with a backlog; its raw reading is the same from one without.
 func (b *Bench) behind(name, what string, tasks []string, fill func(*store, context.Context, int) error) operation {
 	return operation{
-		name: name, what: "one goroutine claims one job after the other, " + what, raw: "the same without them", rounds: manyRuns, backlog: true,
+		name: name, what: "one goroutine claims one job after the other, " + what, raw: "the same without them", rounds: manyRuns, backlog: true, own: true,
 		start: func(ctx context.Context, dir string) (run, func() error, error) {
 			var with, without *store
 			end := func() error {

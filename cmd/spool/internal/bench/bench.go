@@ -43,7 +43,9 @@ type operation struct {
 	name, what, raw string
 	batch           int // records per sync of the raw reading
 	rounds          int
-	backlog         bool // its rounds bring their own raw reading, and it needs a million jobs
+	backlog         bool // it needs a million jobs
+	own             bool // its rounds bring their own raw reading
+	shares          bool // several processes do it
 	// start prepares a store in dir; run measures one round on it, and end
 	// gives it back.
 	start func(ctx context.Context, dir string) (run run, end func() error, err error)
@@ -117,7 +119,7 @@ func (b *Bench) say(name string) {
 func (b *Bench) operations() []operation {
 	return append([]operation{
 		b.enqueue(1), b.enqueue(8), b.enqueue(64), b.enqueueBatch(), b.enqueueProcesses(),
-		b.claimAck(), b.drain(), b.latency(), b.open(),
+		b.claimAck(), b.claimAckMany(), b.drain(), b.through(), b.latency(), b.open(),
 	}, b.backlogs()...)
 }
 
@@ -132,7 +134,7 @@ func (b *Bench) measure(ctx context.Context, op *operation) (row Row, err error)
 	var all rounds
 	for range op.rounds {
 		raw := 0.0
-		if !op.backlog {
+		if !op.own {
 			if raw, err = b.disk.perSecond(op.batch, b.time(rawTime)); err != nil {
 				return row, err
 			}
@@ -141,14 +143,14 @@ func (b *Bench) measure(ctx context.Context, op *operation) (row Row, err error)
 		if err != nil {
 			return row, err
 		}
-		if op.backlog {
+		if op.own {
 			raw = m.raw
 		}
 		all.add(m, raw)
 	}
 	row = Row{Name: op.name, What: op.what, Raw: op.raw, Durability: durability}
 	all.fill(&row)
-	if op.name == processesName {
+	if op.shares {
 		share := median(all.shares)
 		row.Share = &share
 	}

@@ -15,7 +15,7 @@ import (
 func (b *Bench) claimAck() operation {
 	return operation{
 		name: "claim_ack_1", what: "one goroutine claims a job and acks it, one after the other; the call is the pair", batch: 1, raw: perSync(1), rounds: manyRuns,
-		start: func(ctx context.Context, dir string) (func(context.Context) (round, error), func() error, error) {
+		start: func(ctx context.Context, dir string) (run, func() error, error) {
 			s, err := openStore(dir, b.AllowUnsafeFS)
 			if err != nil {
 				return nil, nil, err
@@ -29,6 +29,44 @@ func (b *Bench) claimAck() operation {
 			return run, s.client.Close, nil
 		},
 	}
+}
+
+// claimAckMany measures 64 goroutines that do the same.
+func (b *Bench) claimAckMany() operation {
+	return operation{
+		name: "claim_ack_64", what: "64 goroutines of one process claim a job and ack it, one after the other; the call is the pair",
+		batch: drainWorkers, raw: perSync(drainWorkers), rounds: manyRuns,
+		start: func(ctx context.Context, dir string) (run, func() error, error) {
+			s, err := openStore(dir, b.AllowUnsafeFS)
+			if err != nil {
+				return nil, nil, err
+			}
+			run := func(ctx context.Context) (m round, err error) {
+				if err := s.fill(ctx, b.count(100_000)); err != nil {
+					return m, err
+				}
+				return s.manyFor(ctx, drainWorkers, b.time(roundTime))
+			}
+			return run, s.client.Close, nil
+		},
+	}
+}
+
+// manyFor lets n goroutines claim and ack for d.
+func (s *store) manyFor(ctx context.Context, n int, d time.Duration) (m round, err error) {
+	parts, errs := make([]round, n), make([]error, n)
+	before, begun := s.syncs(), time.Now()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { parts[i], errs[i] = s.claimAckFor(ctx, d) })
+	}
+	wg.Wait()
+	for _, part := range parts {
+		m.jobs += part.jobs
+		m.calls = append(m.calls, part.calls...)
+	}
+	m.took, m.syncs = time.Since(begun), s.syncs()-before
+	return m, errors.Join(errs...)
 }
 
 func (s *store) claimAckFor(ctx context.Context, d time.Duration) (m round, err error) {

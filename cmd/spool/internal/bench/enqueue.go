@@ -82,7 +82,7 @@ const (
 // enqueueProcesses measures four processes with one goroutine each.
 func (b *Bench) enqueueProcesses() operation {
 	return operation{
-		name: processesName, what: "four processes, with one goroutine each, enqueue one job after the other", batch: processes, raw: perSync(processes), rounds: manyRuns,
+		name: processesName, shares: true, what: "four processes, with one goroutine each, enqueue one job after the other", batch: 1, raw: perSync(1), rounds: manyRuns,
 		start: func(ctx context.Context, dir string) (func(context.Context) (round, error), func() error, error) {
 			var all group
 			for range processes {
@@ -92,7 +92,7 @@ func (b *Bench) enqueueProcesses() operation {
 				}
 				all = append(all, p)
 			}
-			return func(context.Context) (round, error) { return all.enqueueFor(b.time(roundTime)) }, all.end, nil
+			return func(context.Context) (round, error) { return all.obey(b.time(roundTime)) }, all.end, nil
 		},
 	}
 }
@@ -100,7 +100,8 @@ func (b *Bench) enqueueProcesses() operation {
 // group is processes that work at the same time.
 type group []*process
 
-func (g group) enqueueFor(d time.Duration) (m round, err error) {
+// obey lets all of them do what they do for d.
+func (g group) obey(d time.Duration) (m round, err error) {
 	for _, p := range g {
 		if err := p.tell(order{For: d}); err != nil {
 			return m, err

@@ -25,6 +25,9 @@ const (
 	roleEnqueue = "enqueue" // enqueues for the time of each order
 	roleWork    = "work"    // works, and says when each handler starts
 	roleIdle    = "idle"    // works where nothing comes, and says what that costs
+	roleBatch   = "batch"   // enqueues 100 at a time for the time of each order
+	roleMany    = "many"    // works with 64 slots, and says how much it did in the time of each order
+	roleOnce    = "once"    // enqueues one job, and ends
 )
 
 // order and report cross between the processes as lines of JSON.
@@ -56,6 +59,16 @@ func RunRole(r Role, unsafeFS bool, in io.Reader, out io.Writer) (err error) {
 			m, err := s.enqueueFor(context.Background(), 1, 1, o.For)
 			return report{Jobs: m.jobs, Took: m.took, Syncs: m.syncs, Calls: m.calls}, err
 		})
+	case roleBatch:
+		return s.obey(orders, enc, func(o order) (report, error) {
+			m, err := s.enqueueFor(context.Background(), 1, throughBatch, o.For)
+			return report{Jobs: m.jobs, Took: m.took, Syncs: m.syncs, Calls: m.calls}, err
+		})
+	case roleMany:
+		return s.many(orders, enc)
+	case roleOnce:
+		_, err := s.client.Enqueue(context.Background(), spool.Raw(task, payload()))
+		return err
 	case roleWork:
 		return s.work(orders, func() error { return enc.Encode(vfs.OS().Monotonic()) })
 	case roleIdle:

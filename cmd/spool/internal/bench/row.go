@@ -15,6 +15,7 @@ type Row struct {
 	SyncsPerJob  float64 `json:"syncs_per_job"`
 	P50us        float64 `json:"p50_us"` // of one call, in microseconds; What says of which
 	P99us        float64 `json:"p99_us"`
+	P999us       float64 `json:"p999_us"`
 	N            int     `json:"n"` // jobs in all rounds
 
 	What  string   `json:"what"`             // the operation, in words
@@ -59,7 +60,7 @@ func (r *rounds) fill(row *Row) {
 	if r.jobs > 0 {
 		row.SyncsPerJob = float64(r.syncs) / float64(r.jobs)
 	}
-	row.P50us, row.P99us = percentile(r.calls, 0.5), percentile(r.calls, 0.99)
+	row.P50us, row.P99us, row.P999us = percentile(r.calls, 0.5), percentile(r.calls, 0.99), percentile(r.calls, 0.999)
 }
 
 // median returns the middle of a list, which it sorts; 0 for none.

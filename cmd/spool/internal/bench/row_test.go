@@ -16,7 +16,7 @@ func TestARowIsTheMedianOfItsRounds(t *testing.T) {
 	}
 	var row Row
 	all.fill(&row)
-	want := Row{PerSecond: 300, RawPerSecond: 1000, Ratio: 0.15, SyncsPerJob: 150.0 / 1300, P50us: 300, P99us: 900, N: 1300}
+	want := Row{PerSecond: 300, RawPerSecond: 1000, Ratio: 0.15, SyncsPerJob: 150.0 / 1300, P50us: 300, P99us: 900, P999us: 900, N: 1300}
 	if row != want {
 		t.Errorf("got %+v, want %+v", row, want)
 	}

@@ -1,0 +1,176 @@
+//go:build linux
+
+package proctest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/limit"
+)
+
+// paced is a limit by a rate, and whose claims it counts.
+type paced struct {
+	task *spool.Task[args]
+	of   string // the tenant
+	rate limit.Rate
+}
+
+// paces are what the tasks of a flow worker say.
+var paces = []paced{
+	{even, "", limit.Rate{Count: 100, Per: time.Second, Burst: 1}},
+	{slow, "", limit.Rate{Count: 10, Per: time.Second, Burst: 1}},
+	{plain, "", limit.Rate{Count: 100, Per: time.Second, Burst: 100}},
+	{bursty, "", limit.Rate{Count: 50, Per: time.Second, Burst: 20}},
+	{byTenant, "x", limit.Rate{Count: 20, Per: time.Second, Burst: 5}},
+	{byTenant, "y", limit.Rate{Count: 20, Per: time.Second, Burst: 5}},
+}
+
+func TestProofThatNoWindowExceedsItsRate(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		steps []time.Duration // of the wall clocks of the workers, in mid-run
+	}{
+		{"over several processes", nil},
+		{"while the wall clocks of two step an hour apart", []time.Duration{time.Hour, -time.Hour}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			span := size(2*time.Second, 60*time.Second)
+			dir := newStore(t)
+			fill(t, dir, span)
+			stall := watchStalls()
+			var workers []*process
+			for i := range 4 {
+				workers = append(workers, start(t, plan{Role: asFlow, Store: dir, Name: fmt.Sprintf("worker %d", i)}))
+			}
+			begun := workers[0].await("start", 1)[0].At
+			sleepUntil(begun + span/2)
+			for i, d := range c.steps {
+				workers[i].order(order{Do: "step", For: d})
+				if e := workers[i].await("stepped", 1)[0]; e.Number != int64(d) {
+					t.Errorf("the wall clock of %s is off by %v, want %v", workers[i].name, time.Duration(e.Number), d)
+				}
+			}
+			sleepUntil(begun + span + time.Second)
+			for _, w := range workers {
+				w.finish()
+			}
+			longest := stall()
+			t.Logf("the machine let a timer wait for up to %v", longest)
+			for _, p := range paces {
+				p.judge(t, workers, span, longest)
+			}
+		})
+	}
+}
+
+// watchStalls begins to watch how late timers are on this machine; longest ends
+// that, and returns the worst.
+func watchStalls() (longest func() time.Duration) {
+	end, worst := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		late := time.Duration(0)
+		for {
+			at := now() + 5*time.Millisecond
+			select {
+			case <-time.After(at - now()):
+				late = max(late, now()-at)
+			case <-end:
+				worst <- late
+				return
+			}
+		}
+	}()
+	return func() time.Duration { close(end); return <-worst }
+}
+
+func sleepUntil(at time.Duration) { <-time.After(at - now()) }
+
+// fill gives each limit more work than it lets through.
+func fill(t *testing.T, dir string, span time.Duration) {
+	t.Helper()
+	with(t, dir, func(c *spool.Client) {
+		for _, p := range paces {
+			specs := make([]spool.Spec, p.rate.Burst+p.rate.Count*int(span/time.Second+5))
+			for i := range specs {
+				specs[i] = p.task.With(args{}, spool.Tenant(p.of))
+			}
+			for some := range slices.Chunk(specs, broker.MaxBatchJobs) {
+				_, err := c.Enqueue(t.Context(), some...)
+				must(t, err)
+			}
+		}
+	})
+}
+
+// judge compares the claims of all workers with the rate.
+func (p *paced) judge(t *testing.T, workers []*process, span, stall time.Duration) {
+	t.Helper()
+	at, took := p.claims(t, workers, span)
+	worst := largestBurst(at, p.rate)
+	allowed := float64(p.rate.Burst) + float64(p.rate.Count)*span.Seconds()/p.rate.Per.Seconds()
+	use := float64(len(at)) / allowed
+	t.Logf("%s %s: %d claims (by worker %v), %.2f %% of what is allowed; the fullest window holds %.4f more than rate × window, allowed are %d",
+		p.task.Name(), p.of, len(at), took, 100*use, worst, p.rate.Burst)
+	if worst > float64(p.rate.Burst) {
+		t.Errorf("%s %s: a window holds %.6f claims more than rate × window, allowed are %d", p.task.Name(), p.of, worst, p.rate.Burst)
+	}
+	if least := p.least(stall); use < least {
+		t.Errorf("%s %s: %.2f %% of what is allowed is used, want %.2f %%", p.task.Name(), p.of, 100*use, 100*least)
+	}
+}
+
+// claims are the instants of the claims of all workers within span of the
+// first, sorted, and how many each worker made in all.
+func (p *paced) claims(t *testing.T, workers []*process, span time.Duration) (at []int64, took []int) {
+	t.Helper()
+	took = make([]int, len(workers))
+	for i, w := range workers {
+		starts, _ := w.told("start")
+		for _, e := range starts {
+			if e.Name == p.task.Name() && e.Of == p.of {
+				at = append(at, e.Claimed.UnixNano())
+				took[i]++
+			}
+		}
+	}
+	if len(at) == 0 {
+		t.Fatalf("%s: nothing was claimed", p.task.Name())
+	}
+	slices.Sort(at)
+	if end := at[0] + int64(span); at[len(at)-1] < end-int64(p.rate.Per) {
+		t.Errorf("%s %s: the work or the time ended too soon", p.task.Name(), p.of)
+	} else if n, _ := slices.BinarySearch(at, end+1); n < len(at) {
+		at = at[:n]
+	}
+	return at, took
+}
+
+// least is the part of what is allowed that has to be used: all but 1 %, in the
+// full size and where the burst makes up for claims that are late since the
+// machine stalls. A burst of 1 makes up for nothing: no two claims may be closer
+// than the rate says.
+func (p *paced) least(stall time.Duration) float64 {
+	if slack := p.rate.Per * time.Duration(p.rate.Burst-1) / time.Duration(p.rate.Count); slack < 4*stall {
+		return 0.6
+	}
+	return size(0.6, 0.99)
+}
+
+// largestBurst is by how much the fullest window exceeds rate × window, over
+// the windows of every length: those that matter begin and end with a claim.
+// The instants are sorted.
+func largestBurst(at []int64, r limit.Rate) float64 {
+	per, count := int64(r.Per), int64(r.Count)
+	least, most := int64(0), int64(0)
+	for i := range at {
+		x := int64(i)*per - count*(at[i]-at[0])
+		least = min(least, x)
+		most = max(most, x+per-least)
+	}
+	return float64(most) / float64(per)
+}
