@@ -1,7 +1,6 @@
 package filebroker
 
 import (
-	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -18,20 +17,6 @@ import (
 // A handle that waits says so in a slot of the shared page, and who changes
 // something for it rings its bell: writes a byte to its bell file, which it
 // watches. All of this is hints; a slow poll stands behind them.
-
-// Words of a slot. Slots fill the second half of CONTROL.
-const (
-	slotMember = iota // the handle's name as a number; 0: free
-	slotIdle          // idleBits: claims that wait
-	slotAwait         // not 0: jobs are awaited, or events watched
-	slotTaking        // filter of what registered workers take
-	slotWords
-)
-
-const (
-	idleWorkers uint64 = 1 << iota // claims of registered workers wait
-	idleOthers                     // claims of callers that are not registered wait
-)
 
 // bells is this handle's bell, and what it needs to ring those of others.
 type bells struct {
@@ -99,67 +84,6 @@ func (r *ringing) take() ringing {
 	taken := *r
 	r.jobs, r.finals = nil, false
 	return taken
-}
-
-func slotName(member string) uint64 {
-	b, err := hex.DecodeString(member)
-	if err != nil || len(b) != 8 {
-		return 0
-	}
-	var v uint64
-	for _, c := range b {
-		v = v<<8 | uint64(c)
-	}
-	return v
-}
-
-// slot returns the words of a handle's slot, nil when it has none. With take,
-// a free one or that of a dead handle is taken; LOCK is held then.
-func (b *handle) slot(member string, take bool) []uint64 {
-	words, name := b.log.Shared(), slotName(member)
-	for i := 0; i+slotWords <= len(words); i += slotWords {
-		if atomic.LoadUint64(&words[i]) == name {
-			return words[i : i+slotWords]
-		}
-	}
-	if !take {
-		return nil
-	}
-	for i := 0; i+slotWords <= len(words); i += slotWords {
-		owner := atomic.LoadUint64(&words[i+slotMember])
-		var raw [8]byte
-		for k := range raw {
-			raw[k] = byte(owner >> (56 - 8*k))
-		}
-		if owner == 0 || !b.alive(hex.EncodeToString(raw[:])) {
-			atomic.StoreUint64(&words[i+slotIdle], 0)
-			atomic.StoreUint64(&words[i+slotAwait], 0)
-			atomic.StoreUint64(&words[i+slotTaking], 0)
-			atomic.StoreUint64(&words[i+slotMember], name)
-			return words[i : i+slotWords]
-		}
-	}
-	return nil
-}
-
-// setIdle says in the shared page that claims of this handle wait. LOCK is
-// held, and the state shows that there is nothing for them: whoever changes
-// that comes later, and sees it.
-func (b *handle) setIdle(bits uint64) {
-	if s := b.slot(b.member.name, true); s != nil {
-		atomic.OrUint64(&s[slotIdle], bits)
-	}
-}
-
-// setAwait says whether this handle waits for jobs to end.
-func (b *handle) setAwait() {
-	if s := b.slot(b.member.name, false); s != nil {
-		var v uint64
-		if b.hub.Awaiting() {
-			v = 1
-		}
-		atomic.StoreUint64(&s[slotAwait], v)
-	}
 }
 
 // create makes the bell file and watches it, and the directory for the end of
@@ -316,14 +240,6 @@ func (b *handle) pick(member string, bits uint64, names *[]string) bool {
 		*names = append(*names, member)
 	}
 	return true
-}
-
-func nameOf(slot uint64) string {
-	var raw [8]byte
-	for k := range raw {
-		raw[k] = byte(slot >> (56 - 8*k))
-	}
-	return hex.EncodeToString(raw[:])
 }
 
 // targetsOf adds at most one idle handle per claimable job: one whose worker

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
 )
@@ -327,29 +326,6 @@ func (b *handle) apply(f *journal.Frame) error {
 		return nil
 	}
 	return b.s.Apply(f.Body, uint32(journal.SegmentFile(f.At.Segment)), f.BodyAt)
-}
-
-// loadTries is how often the state is loaded when compactions, each of which
-// writes as much as a load reads, drop what is being loaded.
-const loadTries = 20
-
-// reload builds the state anew from the log; mu is held. LOCK may be: it keeps
-// compactions from sealing a segment, not from dropping files.
-func (b *handle) reload() error {
-	read := func() error { return b.log.Read(b.unlessClosed(b.apply)) }
-	err := b.load(read)
-	for try := 1; overtaken(err) && try < loadTries; try++ {
-		err = b.load(read)
-	}
-	if overtaken(err) {
-		err = fmt.Errorf("%w: compactions dropped what was being loaded, %d times in a row: %w", broker.ErrConflict, loadTries, err)
-	}
-	b.broken = err
-	if err != nil {
-		return err
-	}
-	b.hub.WakeAll()
-	return nil
 }
 
 // now reads the clocks.

@@ -210,20 +210,25 @@ func (b *handle) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 
 // Health is Broker.Health.
 func (b *handle) Health(ctx context.Context) (broker.Health, error) {
-	if err := b.want(ctx); err != nil {
-		return broker.Health{}, err
+	err := b.want(ctx)
+	full := false
+	if err == nil {
+		b.mu.Lock()
+		b.readForwardLocked()
+		if err = b.log.Poisoned(); err == nil {
+			err = b.broken
+		}
+		full = b.log.Full()
+		b.mu.Unlock()
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.readForwardLocked()
-	switch err := b.log.Poisoned(); {
-	case err != nil:
+	switch {
+	case errors.Is(err, journal.ErrPoisoned):
 		return broker.Health{Status: broker.Poisoned, Text: err.Error() + "; stop every process that uses the store, then start again"}, nil
-	case b.broken != nil && errors.Is(b.broken, journal.ErrCorrupt):
-		return broker.Health{Status: broker.Corrupt, Text: b.broken.Error() + "; see spool verify"}, nil
-	case b.broken != nil:
-		return broker.Health{}, public(b.broken)
-	case b.log.Full():
+	case damage(err):
+		return broker.Health{Status: broker.Corrupt, Text: err.Error() + "; see spool verify"}, nil
+	case err != nil:
+		return broker.Health{}, public(err)
+	case full:
 		return broker.Health{Status: broker.DiskFull, Text: "the disk is full: enqueue is refused until there is room; claims and settlements go on"}, nil
 	}
 	return broker.Health{Status: broker.Healthy}, nil

@@ -3,6 +3,7 @@ package filebroker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -140,6 +141,29 @@ func (b *handle) loadOnce() error {
 		b.s = nil
 	}
 	return err
+}
+
+// loadTries is how often the state is loaded when compactions, each of which
+// writes as much as a load reads, drop what is being loaded.
+const loadTries = 20
+
+// reload builds the state anew from the log; mu is held. LOCK may be: it keeps
+// compactions from sealing a segment, not from dropping files.
+func (b *handle) reload() error {
+	read := func() error { return b.log.Read(b.unlessClosed(b.apply)) }
+	err := b.load(read)
+	for try := 1; overtaken(err) && try < loadTries; try++ {
+		err = b.load(read)
+	}
+	if overtaken(err) {
+		err = fmt.Errorf("%w: compactions dropped what was being loaded, %d times in a row: %w", broker.ErrConflict, loadTries, err)
+	}
+	b.broken = err
+	if err != nil {
+		return err
+	}
+	b.hub.WakeAll()
+	return nil
 }
 
 // forget gives up a state that could not be brought to the end of the log,

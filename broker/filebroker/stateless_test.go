@@ -406,6 +406,9 @@ func TestADamagedStoreRefusesAProducerOnceItKnows(t *testing.T) {
 		if _, err := b.Counts(context.Background(), "q"); !errors.Is(err, broker.ErrCorrupt) || !strings.Contains(err.Error(), ".log") {
 			t.Errorf("counts: %v", err)
 		}
+		if h, err := b.Health(context.Background()); err != nil || h.Status != broker.Corrupt {
+			t.Errorf("health: %+v %v", h, err)
+		}
 		if _, err := b.Enqueue(context.Background(), broker.NewCall(), "q", []broker.NewJob{{Task: "t"}}); !errors.Is(err, broker.ErrCorrupt) {
 			t.Errorf("an enqueue afterwards: %v", err)
 		}
