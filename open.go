@@ -11,6 +11,10 @@ import (
 // number of processes of one machine may have it open. Close the client to give
 // back what it holds.
 //
+// A large store's jobs are loaded by the first call that has to know them, which
+// takes as long as there is to read; enqueues need none of it, unless they use a
+// Key or a queue has a capacity.
+//
 // To open another broker, or to set one up, open it by its own package and pass
 // it to New.
 func Open(dir string) (*Client, error) {

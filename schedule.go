@@ -69,7 +69,7 @@ func (s *Schedule) setting(c *Client) (queue string, set broker.Setting, err err
 	if job.Delay != 0 || !job.At.IsZero() {
 		return bad("Job", errors.New("has a Delay or At: it is due at the instants of the expression"))
 	}
-	job.ID = ID{} // each tick has its own
+	job.ClearID() // each tick has its own
 	sched := broker.Schedule{
 		Spec: s.Spec, Zone: s.Zone, DST: s.DST.String(), Missed: s.Missed.String(), Cap: s.Cap, Grace: s.Grace, Job: job,
 	}

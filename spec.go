@@ -68,7 +68,7 @@ func (s *Spec) encode(c *Client, depth int) (broker.NewJob, error) {
 		return job, fmt.Errorf("task %s: %w", job.Task, err)
 	}
 	if job.ID.IsZero() {
-		job.ID = broker.NewID()
+		job.MakeID()
 	}
 	return job, nil
 }

@@ -39,7 +39,24 @@ type NewJob struct {
 	BatchSize    uint32 // of a completion job: how many members; 0 means that it is none
 	Batch        ID     // of a member: the completion job; zero means that it is none
 	BatchOrdinal uint32 // of a member: its number, from 0 to BatchSize-1
+
+	made ID // what MakeID made
 }
+
+// MakeID gives the job an id that no job had before. A broker need not look
+// whether a job of that id is there, for as long as nobody changes ID: see
+// HasNewID.
+func (j *NewJob) MakeID() {
+	j.made = NewID()
+	j.ID = j.made
+}
+
+// HasNewID reports whether the job's id is known to be new: MakeID made it, or
+// the broker is to make it.
+func (j *NewJob) HasNewID() bool { return j.ID.IsZero() || j.ID == j.made }
+
+// ClearID takes the job's id away: the broker makes one.
+func (j *NewJob) ClearID() { j.ID, j.made = ID{}, ID{} }
 
 // KeyRepeat says what an enqueue does whose key is held by a job that waits.
 // A job that runs, or is final, is never changed: it is returned as it is.

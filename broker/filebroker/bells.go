@@ -1,7 +1,6 @@
 package filebroker
 
 import (
-	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -19,35 +18,19 @@ import (
 // something for it rings its bell: writes a byte to its bell file, which it
 // watches. All of this is hints; a slow poll stands behind them.
 
-// Words of a slot. Slots fill the second half of CONTROL.
-const (
-	slotMember = iota // the handle's name as a number; 0: free
-	slotIdle          // idleBits: claims that wait
-	slotAwait         // awaitBits: what is waited for beside claims
-	_                 // room
-	slotWords
-)
-
-const (
-	idleWorkers uint64 = 1 << iota // claims of registered workers wait
-	idleOthers                     // claims of callers that are not registered wait
-)
-
-const (
-	awaitJobs     uint64 = 1 << iota // jobs are awaited, or their events watched
-	awaitSettings                    // changes of settings are watched
-)
-
 // bells is this handle's bell, and what it needs to ring those of others.
 type bells struct {
-	file  vfs.File
-	watch vfs.Watcher // nil: this system has none, poll
-	quit  chan struct{}
-	once  sync.Once
+	file vfs.File
+	quit chan struct{}
+	once sync.Once
 
-	mu    sync.Mutex
+	mu    sync.Mutex          // guards what follows
+	watch vfs.Watcher         // nil: this system has none, poll
 	known map[string]vfs.File // bell files of others
 }
+
+// init makes bells that can ring others, and be stopped.
+func (l *bells) init() { l.quit, l.known = make(chan struct{}), map[string]vfs.File{} }
 
 // ringing is what a commit has to ring for; guarded by mu.
 type ringing struct {
@@ -105,73 +88,9 @@ func (r *ringing) take() ringing {
 	return taken
 }
 
-func slotName(member string) uint64 {
-	b, err := hex.DecodeString(member)
-	if err != nil || len(b) != 8 {
-		return 0
-	}
-	var v uint64
-	for _, c := range b {
-		v = v<<8 | uint64(c)
-	}
-	return v
-}
-
-// slot returns the words of a handle's slot, nil when it has none. With take,
-// a free one or that of a dead handle is taken; LOCK is held then.
-func (b *handle) slot(member string, take bool) []uint64 {
-	words, name := b.log.Shared(), slotName(member)
-	for i := 0; i+slotWords <= len(words); i += slotWords {
-		if atomic.LoadUint64(&words[i]) == name {
-			return words[i : i+slotWords]
-		}
-	}
-	if !take {
-		return nil
-	}
-	for i := 0; i+slotWords <= len(words); i += slotWords {
-		owner := atomic.LoadUint64(&words[i+slotMember])
-		var raw [8]byte
-		for k := range raw {
-			raw[k] = byte(owner >> (56 - 8*k))
-		}
-		if owner == 0 || !b.alive(hex.EncodeToString(raw[:])) {
-			atomic.StoreUint64(&words[i+slotIdle], 0)
-			atomic.StoreUint64(&words[i+slotAwait], 0)
-			atomic.StoreUint64(&words[i+slotMember], name)
-			return words[i : i+slotWords]
-		}
-	}
-	return nil
-}
-
-// setIdle says in the shared page that claims of this handle wait. LOCK is
-// held, and the state shows that there is nothing for them: whoever changes
-// that comes later, and sees it.
-func (b *handle) setIdle(bits uint64) {
-	if s := b.slot(b.member.name, true); s != nil {
-		atomic.OrUint64(&s[slotIdle], bits)
-	}
-}
-
-// setAwait says what this handle waits for beside claims.
-func (b *handle) setAwait() {
-	if s := b.slot(b.member.name, false); s != nil {
-		var v uint64
-		if b.hub.Awaiting() {
-			v |= awaitJobs
-		}
-		if b.hub.Governed() {
-			v |= awaitSettings
-		}
-		atomic.StoreUint64(&s[slotAwait], v)
-	}
-}
-
 // create makes the bell file and watches it, and the directory for the end of
 // other handles; LOCK is held.
 func (l *bells) create(b *handle) (err error) {
-	l.quit, l.known = make(chan struct{}), map[string]vfs.File{}
 	path := b.alivePath(b.member.name + bellSuffix)
 	if l.file, err = b.sys.Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL); err != nil {
 		return err
@@ -191,18 +110,33 @@ func (l *bells) create(b *handle) (err error) {
 		b.slg.Warn("no notice of changes by other processes: polling", "error", err)
 		return nil
 	}
-	l.watch = w
-	return nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.quit:
+		return w.Close() // nobody will
+	default:
+		l.watch = w
+		return nil
+	}
+}
+
+// watcher returns what to wait with, nil when there is nothing but to poll.
+func (l *bells) watcher() vfs.Watcher {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.watch
 }
 
 // run answers the bell until the handle is closed.
 func (l *bells) run(b *handle) {
-	if l.watch == nil {
+	watch := l.watcher()
+	if watch == nil {
 		l.poll(b)
 		return
 	}
 	for {
-		e, err := l.watch.Next()
+		e, err := watch.Next()
 		if err != nil {
 			select {
 			case <-l.quit:
@@ -288,34 +222,36 @@ func (b *handle) targets(r ringing) (names []string) {
 		return names
 	}
 	for _, k := range r.jobs {
-		names = b.targetsOf(k, names)
+		if b.s == nil {
+			names = b.guess(k, names)
+		} else {
+			names = b.targetsOf(k, names)
+		}
 	}
 	return names
 }
 
-func nameOf(slot uint64) string {
-	var raw [8]byte
-	for k := range raw {
-		raw[k] = byte(slot >> (56 - 8*k))
+// pick adds a handle to names if it is idle, and takes that mark away.
+func (b *handle) pick(member string, bits uint64, names *[]string) bool {
+	s := b.slot(member, false)
+	if s == nil || member == b.member.name || atomic.LoadUint64(&s[slotIdle])&bits == 0 {
+		return false
 	}
-	return hex.EncodeToString(raw[:])
+	atomic.StoreUint64(&s[slotIdle], 0)
+	if !slices.Contains(*names, member) {
+		*names = append(*names, member)
+	}
+	return true
 }
 
 // targetsOf adds at most one idle handle per claimable job: one whose worker
 // listens to it, or one whose claims are not a registered worker's.
 func (b *handle) targetsOf(k claimable, names []string) []string {
 	left := k.n
-	ring := func(member string, bits uint64) bool {
-		s := b.slot(member, false)
-		if s == nil || member == b.member.name || atomic.LoadUint64(&s[slotIdle])&bits == 0 {
-			return false
+	ring := func(member string, bits uint64) {
+		if b.pick(member, bits, &names) {
+			left--
 		}
-		atomic.StoreUint64(&s[slotIdle], 0)
-		if !slices.Contains(names, member) {
-			names = append(names, member)
-		}
-		left--
-		return true
 	}
 	if k.task == "" { // the whole queue
 		for i := 0; i+slotWords <= len(b.log.Shared()); i += slotWords {
@@ -382,6 +318,8 @@ func (l *bells) free(b *handle) {
 // stop ends run.
 func (l *bells) stop() {
 	l.once.Do(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		close(l.quit)
 		if l.watch != nil {
 			if err := l.watch.Close(); err != nil {

@@ -45,6 +45,7 @@ type Config struct {
 
 	sys     vfs.System // nil: the real one
 	segment int64      // bytes of the first segment; 0: the journal's default
+	small   int64      // see smallStore
 }
 
 // Broker is a client of a store in a directory. It is safe for concurrent use.
@@ -73,6 +74,7 @@ var _ broker.Broker = (*Broker)(nil)
 type Stats struct {
 	Commits atomic.Int64 // frames appended
 	Syncs   atomic.Int64 // fdatasync calls for answers
+	Loads   atomic.Int64 // how often the state was built from the log; 0 for who only enqueues
 }
 
 // Stats returns the handle's counters.
@@ -84,8 +86,15 @@ var errNoName = fmt.Errorf("%w: the name of the directory is empty: use . for th
 // Open opens the store in dir, which is made when it is not there. When it
 // returns, the store exists durably.
 //
+// Of a large store it reads only the end. The first call that needs to know the
+// jobs (every one but Enqueue, Caps, Served and Close) loads them, and may take
+// as long as that: see the package comment. The first Open after a restart of the
+// machine, or after a process died writing while nobody else had the store open,
+// reads all of it.
+//
 // Errors: ErrUnsupported when the file system or the format cannot be used,
-// ErrCorrupt when the store is damaged below what it had promised to keep,
+// ErrCorrupt when the store is damaged below what it had promised to keep, as far
+// as Open reads it; what it does not read is refused by the call that loads it.
 // ErrPoisoned when a write failed and other processes still hold the store
 // open; ErrInvalid when dir holds something else. Nothing is changed by a
 // failed Open of a store that exists.
@@ -98,6 +107,9 @@ func Open(dir string, cfg Config) (*Broker, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	if cfg.small == 0 {
+		cfg.small = smallStore
 	}
 	if dir == "" {
 		return nil, errNoName

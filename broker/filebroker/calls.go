@@ -2,6 +2,7 @@ package filebroker
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -22,9 +23,20 @@ func (b *handle) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs 
 	for i := range jobs {
 		size += jobs[i].Size() + recordBytes
 	}
-	o := &op{size: size, class: journal.Enqueue}
-	o.decide = func(now jobstate.Now) { answers, o.err = b.s.Enqueue(&b.w, now, queue, jobs) }
-	if err := b.do(ctx, o); err != nil {
+	newOp := func() *op {
+		o := &op{size: size, class: journal.Enqueue}
+		o.decide = func(now jobstate.Now) { answers, o.err = b.s.Enqueue(&b.w, now, queue, jobs) }
+		return o
+	}
+	o := newOp()
+	if jobstate.Stateless(jobs) {
+		o.stateless = func(now jobstate.Now) { answers, o.err = b.enqueueStateless(now, queue, jobs) }
+	}
+	err = b.do(ctx, o)
+	if errors.Is(err, errNeedsState) {
+		err = b.do(ctx, newOp())
+	}
+	if err != nil {
 		return nil, err
 	}
 	return answers, nil
@@ -75,9 +87,12 @@ func (b *handle) Extend(ctx context.Context, r broker.ExtendRequest) (beats []br
 		switch {
 		case r.Worker.ID != "" && r.Leaving:
 			b.s.Leave(&b.w, r.Worker.ID)
+			delete(b.taking, r.Worker.ID)
 		case r.Worker.ID != "":
 			b.s.Register(&b.w, r.Worker, b.member.name)
+			b.taking[r.Worker.ID] = filterOf(&r.Worker)
 		}
+		b.showFilter()
 		beats = b.s.Extend(&b.w, now, r.TTL, r.Leases)
 	}})
 	if err != nil {
@@ -92,7 +107,7 @@ func (b *handle) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (
 	if err := jobstate.CheckCommand(&cmd); err != nil {
 		return step, err
 	}
-	if err := b.begin(ctx); err != nil {
+	if err := b.want(ctx); err != nil {
 		return step, err
 	}
 	var ids []broker.ID
@@ -126,7 +141,7 @@ func (b *handle) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (
 
 // Maintain is Broker.Maintain.
 func (b *handle) Maintain(ctx context.Context) (after time.Duration, err error) {
-	if err := b.begin(ctx); err != nil {
+	if err := b.want(ctx); err != nil {
 		return 0, err
 	}
 	const rest = 10 * time.Second

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
 )
@@ -31,20 +30,10 @@ const (
 // goroutine: one that does not wait for the disk leaves the sync to another.
 func (b *handle) lead(own *op) {
 	b.queue.muster()
-	b.readForward()
-	ok, err := b.log.TryLock()
-	if err == nil && !ok {
-		if own != nil {
-			b.background(func() { b.lead(nil) })
-			return
-		}
-		err = b.lock()
-	}
-	var waiting []*op
-	if err != nil {
-		b.finish(b.queue.take(), public(err))
-	} else {
-		waiting = b.locked()
+	waiting, ok := b.commitPending(own == nil)
+	if !ok {
+		b.background(func() { b.lead(nil) })
+		return
 	}
 	sync, lead := b.queue.committed(waiting)
 	if lead {
@@ -56,6 +45,31 @@ func (b *handle) lead(own *op) {
 	case sync:
 		b.sync()
 	}
+}
+
+// commitPending makes one commit of what is pending, and returns those that
+// wait for the disk. Not ok when that would have to wait, and patient is false.
+func (b *handle) commitPending(patient bool) (waiting []*op, ok bool) {
+	if !patient && !b.lazy.gate.TryRLock() {
+		return nil, false
+	}
+	if patient {
+		b.lazy.gate.RLock()
+	}
+	defer b.lazy.gate.RUnlock()
+	b.readForward()
+	free, err := b.log.TryLock()
+	if err == nil && !free {
+		if !patient {
+			return nil, false
+		}
+		err = b.lock()
+	}
+	if err != nil {
+		b.finish(b.queue.take(), public(err))
+		return nil, true
+	}
+	return b.locked(), true
 }
 
 // sync makes durable what committed ops wait for, and answers them.
@@ -95,7 +109,7 @@ func (b *handle) lock() error {
 		if err := b.log.Lock(); err != nil {
 			return err
 		}
-		if round == 2 || b.log.Behind() <= maxBehind {
+		if round == 2 || b.log.Behind() <= maxBehind || b.stateless() {
 			return nil
 		}
 		b.log.Unlock()
@@ -164,6 +178,20 @@ func (b *handle) finish(ops []*op, err error) {
 // commit decides ops and appends what they write as one frame; LOCK and mu are
 // held.
 func (b *handle) commit(ops []*op) (wait waits, err error) {
+	if b.lazy.spare {
+		b.spend(ops)
+	}
+	if b.s == nil {
+		return b.commitStateless(ops)
+	}
+	wait, err = b.commitStateful(ops)
+	if err == nil {
+		b.shareClock()
+	}
+	return wait, err
+}
+
+func (b *handle) commitStateful(ops []*op) (wait waits, err error) {
 	if err := b.catchUp(); err != nil {
 		return nobody, err
 	}
@@ -276,7 +304,7 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 // append writes the frame. When that fails the state is ahead of the log, and
 // is built anew from it.
 func (b *handle) append() error {
-	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.Epoch().Number})
+	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.Epoch().Number, Stateful: b.s.Binds()})
 	if err != nil {
 		b.ring.take()
 		return errors.Join(err, b.reload())
@@ -318,7 +346,7 @@ func (b *handle) readForward() {
 // broken, and tried again by the next one; but for damage, which another look
 // without LOCK does not mend.
 func (b *handle) readForwardLocked() {
-	if damage(b.broken) || b.mend() != nil || b.follow() != nil {
+	if b.s == nil || damage(b.broken) || b.mend() != nil || b.follow() != nil {
 		return
 	}
 	err := b.log.Read(b.apply)
@@ -349,35 +377,13 @@ func damage(err error) bool {
 
 // apply takes in one frame.
 func (b *handle) apply(f *journal.Frame) error {
-	if f.Kind == journal.KindEnd && !bytes.Equal(f.Body, b.s.Digest()) {
+	if f.Kind == journal.KindEnd && len(f.Body) > 0 && !bytes.Equal(f.Body, b.s.Digest()) {
 		return fmt.Errorf("%w: this handle counts otherwise than who sealed segment %d", journal.ErrCorrupt, f.At.Segment)
 	}
 	if f.Kind != journal.KindData {
 		return nil
 	}
 	return b.s.Apply(f.Body, uint32(journal.SegmentFile(f.At.Segment)), f.BodyAt)
-}
-
-// loadTries is how often the state is loaded when compactions, each of which
-// writes as much as a load reads, drop what is being loaded.
-const loadTries = 20
-
-// reload builds the state anew from the log; mu is held. LOCK may be: it keeps
-// compactions from sealing a segment, not from dropping files.
-func (b *handle) reload() error {
-	err := b.load(func() error { return b.log.Read(b.apply) })
-	for try := 1; overtaken(err) && try < loadTries; try++ {
-		err = b.load(func() error { return b.log.Read(b.apply) })
-	}
-	if overtaken(err) {
-		err = fmt.Errorf("%w: compactions dropped what was being loaded, %d times in a row: %w", broker.ErrConflict, loadTries, err)
-	}
-	b.broken = err
-	if err != nil {
-		return err
-	}
-	b.hub.WakeAll()
-	return nil
 }
 
 // now reads the clocks.

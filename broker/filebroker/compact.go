@@ -33,7 +33,7 @@ type Compacted struct {
 
 // Compact is Broker.Compact.
 func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
-	if err := b.begin(ctx); err != nil {
+	if err := b.want(ctx); err != nil {
 		return c, err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -1,6 +1,7 @@
 package filebroker
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -25,10 +26,14 @@ func onMachine(t *testing.T, cfg Config) brokertest.Harness {
 	cfg.segment = 64 << 10
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	processes := map[broker.Broker]*crashfs.Process{}
+	someoneDied := false
 	return brokertest.Harness{
-		Reopen:   true,
-		Restart:  m.restart,
-		Kill:     func(b broker.Broker) { processes[b].Kill() },
+		Reopen:  true,
+		Restart: m.restart,
+		Kill: func(b broker.Broker) {
+			processes[b].Kill()
+			someoneDied = true
+		},
 		Clock:    m,
 		StepWall: m.StepWall,
 		Open: func() broker.Broker {
@@ -39,6 +44,12 @@ func onMachine(t *testing.T, cfg Config) brokertest.Harness {
 				t.Fatal(err)
 			}
 			processes[b] = p
+			if someoneDied { // who loads the state finds the dead at once; who watches, within milliseconds
+				if err := b.cur.Load().want(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				someoneDied = false
+			}
 			return b
 		},
 	}

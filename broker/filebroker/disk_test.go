@@ -441,8 +441,11 @@ func TestARecoveryFromPoisonSurvivesAPowerCut(t *testing.T) {
 	n := 0
 	for _, keep := range []crashfs.Choose{crashfs.KeepNone, crashfs.KeepAll, crashfs.KeepRandom(1), crashfs.KeepRandom(2)} {
 		m := p.m.Crash(crashfs.KeepAll) // the processes are gone, POISON stays
+		var mu sync.Mutex               // the handle prepares segments meanwhile
 		var cuts []*crashfs.Machine
 		m.Inject(func(op crashfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if changes(m, op) {
 				cuts = append(cuts, m.Crash(keep))
 			}

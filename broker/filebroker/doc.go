@@ -16,6 +16,20 @@
 // wait: when a power cut forgets a claim, the job is claimed again with a
 // larger token. Their frames are synced within 100 ms.
 //
+// # With and without the state
+//
+// Open loads nothing of a large store. The first call that has to know the jobs
+// loads them, which takes as long as there is to read: every call but Enqueue,
+// Caps, Served and Close, and an enqueue of a job with a key, or with an id that
+// was not just made (broker.NewJob.HasNewID). Other enqueues do without the state:
+//
+//	LOCK ▶ skip to the last frame ▶ does it say stateful? load ▶ append one frame ▶ …
+//
+// The last frame says stateful while some queue has a capacity. The clock's offset
+// comes from the shared page; without it the state is loaded, too. A handle that
+// has not loaded the state keeps no index, rings by what the shared page tells of
+// workers, seals a segment without counters, and leaves dead handles to others.
+//
 // # Who is alive
 //
 // Each handle holds the lock of a file of its own in alive/. The kernel frees
@@ -26,8 +40,8 @@
 // # Waking
 //
 // A handle whose claims wait for work says so in the shared page. Who makes a
-// job claimable rings the bell file of one such handle per job. A slow poll
-// stands behind it.
+// job claimable rings the bell file of one such handle per job; who has not loaded
+// the state, of one of each sort. A slow poll stands behind it.
 //
 // # Clocks
 //
@@ -39,6 +53,7 @@
 // # Locks, in the order in which they are taken
 //
 //	queue.mu   what waits for the next commit; held for a few instructions
+//	lazy.gate  commits share it, the load of the state excludes them
 //	LOCK       the journal's append lock, among all processes
 //	mu         the state and the read position
 package filebroker

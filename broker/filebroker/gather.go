@@ -14,14 +14,17 @@ import (
 // op is one call's part of a commit.
 type op struct {
 	decide func(now jobstate.Now) // called under LOCK and mu; keeps its answer itself
-	size   int                    // about how many bytes it will write
-	class  journal.Class
-	claims bool   // hands out leases: needs an epoch
-	free   bool   // its answer does not wait for a sync
-	after  func() // called under LOCK when the frame has been appended; may be nil
-	state  atomic.Uint32
-	err    error
-	done   chan struct{}
+	// stateless does the same without the state, where nothing binds; nil when
+	// the call needs the state.
+	stateless func(now jobstate.Now)
+	size      int // about how many bytes it will write
+	class     journal.Class
+	claims    bool   // hands out leases: needs an epoch
+	free      bool   // its answer does not wait for a sync
+	after     func() // called under LOCK when the frame has been appended; may be nil
+	state     atomic.Uint32
+	err       error
+	done      chan struct{}
 }
 
 const (
@@ -160,9 +163,20 @@ func (g *gather) close() {
 	g.closed = true
 }
 
-// do puts o into the next commit and waits for its outcome. A caller whose
-// context ends before o was decided leaves, and nothing changes.
+// do puts o into the next commit, once the state is there if it needs that, and
+// waits for its outcome. A caller whose context ends before o was decided
+// leaves, and nothing changes.
 func (b *handle) do(ctx context.Context, o *op) error {
+	if o.stateless == nil {
+		if err := b.want(ctx); err != nil {
+			return err
+		}
+	}
+	return b.submit(ctx, o)
+}
+
+// submit is do for one who knows that the state is there, or not needed.
+func (b *handle) submit(ctx context.Context, o *op) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}

@@ -26,14 +26,16 @@ type handle struct {
 	slg *slog.Logger
 	pid int
 
-	mu     sync.Mutex // guards what follows
-	s      *jobstate.State
+	mu     sync.Mutex      // guards what follows
+	s      *jobstate.State // nil while nothing needs it
 	w      jobstate.Writer
 	hub    notify.Hub
 	ring   ringing
-	lossy  bool  // the log was recovered from poison: claims may be forgotten
-	broken error // the state is not what the log says, and could not be rebuilt
+	lossy  bool              // the log was recovered from poison: claims may be forgotten
+	broken error             // the state is not what the log says, and could not be rebuilt
+	taking map[string]filter // by worker registered through this handle
 
+	lazy   lazy
 	queue  gather
 	member member
 	bells  bells
@@ -54,8 +56,9 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 	var err error
 	b := &handle{
 		cfg: cfg, dir: dir, sys: cfg.sys, slg: cfg.Logger.With("store", dir), pid: cfg.sys.PID(),
-		boot: cfg.sys.BootID(), stats: stats,
+		boot: cfg.sys.BootID(), stats: stats, taking: map[string]filter{},
 	}
+	b.bells.init()
 	if b.boot == [16]byte{} {
 		return nil, fmt.Errorf("open %s: %w: this system does not say when it was started, and without that a lease cannot be told from one before a restart", dir, broker.ErrUnsupported)
 	}
@@ -76,18 +79,24 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 		b.leave()
 		return nil, fmt.Errorf("open %s: %w", dir, errors.Join(public(err), b.log.Close()))
 	}
-	b.start()
+	b.background(b.prepare)
 	return b, nil
 }
 
 // counters are kept in the end record of a segment: a handle that disagrees
-// with them is wrong, and stops.
-func (b *handle) counters() []byte { return b.s.Digest() }
+// with them is wrong, and stops. One without the state knows none.
+func (b *handle) counters() []byte {
+	if b.s == nil {
+		return nil
+	}
+	return b.s.Digest()
+}
 
 // Close leaves the store: what waits returns, and this handle's leases expire.
 func (b *handle) Close() error {
 	b.closeOnce.Do(func() {
 		b.queue.close()
+		b.lazy.close()
 		b.end()
 		b.mu.Lock()
 		b.hub.Close()

@@ -26,6 +26,7 @@ func TestALeaseOutlivesItsDeadlineAndItsHandleWhileItsLockIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	must(t, b.cur.Load().want(ctx))
 	if err := b.cur.Load().settleDead([]string{a.cur.Load().member.name}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 // look runs fn on a state that includes everything that was published before.
 func (b *handle) look(ctx context.Context, fn func(now jobstate.Now)) error {
-	if err := b.begin(ctx); err != nil {
+	if err := b.want(ctx); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -98,7 +98,7 @@ func (b *handle) List(ctx context.Context, f broker.Filter, cursor string, n int
 // Await is Broker.Await. What it returns is durable: it waits for a
 // sync that covers the frames it rests on, whoever wrote them.
 func (b *handle) Await(ctx context.Context, refs []broker.Ref, wait time.Duration) ([]broker.Job, error) {
-	if err := b.begin(ctx); err != nil {
+	if err := b.want(ctx); err != nil {
 		return nil, err
 	}
 	ch := make(chan struct{}, 1)
@@ -179,7 +179,7 @@ const watchEvery = 100 * time.Millisecond
 
 // Watch is Broker.Watch.
 func (b *handle) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Event, error) {
-	if err := b.begin(ctx); err != nil {
+	if err := b.want(ctx); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -215,20 +215,25 @@ func (b *handle) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 
 // Health is Broker.Health.
 func (b *handle) Health(ctx context.Context) (broker.Health, error) {
-	if err := b.begin(ctx); err != nil {
-		return broker.Health{}, err
+	err := b.want(ctx)
+	full := false
+	if err == nil {
+		b.mu.Lock()
+		b.readForwardLocked()
+		if err = b.log.Poisoned(); err == nil {
+			err = b.broken
+		}
+		full = b.log.Full()
+		b.mu.Unlock()
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.readForwardLocked()
-	switch err := b.log.Poisoned(); {
-	case err != nil:
+	switch {
+	case errors.Is(err, journal.ErrPoisoned):
 		return broker.Health{Status: broker.Poisoned, Text: err.Error() + "; stop every process that uses the store, then start again"}, nil
-	case b.broken != nil && errors.Is(b.broken, journal.ErrCorrupt):
-		return broker.Health{Status: broker.Corrupt, Text: b.broken.Error() + "; see spool verify"}, nil
-	case b.broken != nil:
-		return broker.Health{}, public(b.broken)
-	case b.log.Full():
+	case damage(err):
+		return broker.Health{Status: broker.Corrupt, Text: err.Error() + "; see spool verify"}, nil
+	case err != nil:
+		return broker.Health{}, public(err)
+	case full:
 		return broker.Health{Status: broker.DiskFull, Text: "the disk is full: enqueue is refused until there is room; claims and settlements go on"}, nil
 	}
 	return broker.Health{Status: broker.Healthy}, nil

@@ -8,14 +8,6 @@ import (
 	"github.com/spoolq/spool/internal/journal"
 )
 
-// start begins what a handle does in the background: answer its bell, keep
-// segments prepared, look now and then for handles that ended unnoticed.
-func (b *handle) start() {
-	b.background(func() { b.bells.run(b) })
-	b.background(b.prepare)
-	b.background(b.probe)
-}
-
 // fullRetry is how often room is looked for on a full disk.
 const fullRetry = time.Second
 
@@ -50,7 +42,7 @@ const (
 
 func (b *handle) probe() {
 	every := probeEvery
-	if b.bells.watch == nil {
+	if b.bells.watcher() == nil {
 		every = pollDeath
 	}
 	for {

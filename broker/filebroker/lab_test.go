@@ -27,8 +27,19 @@ const labDir = "/jobs"
 // 4 KiB, so a smaller one would hold a single frame.
 const labSegment = 7 << 10
 
-// openOn opens the store of a machine.
+// openOn opens the store of a machine, and loads its state.
 func openOn(sys vfs.System, change ...func(*Config)) (*Broker, error) {
+	b, err := openLazy(sys, change...)
+	if err == nil {
+		if err = b.cur.Load().want(context.Background()); err != nil {
+			return nil, errors.Join(err, b.Close())
+		}
+	}
+	return b, err
+}
+
+// openLazy opens the store of a machine.
+func openLazy(sys vfs.System, change ...func(*Config)) (*Broker, error) {
 	cfg := Config{sys: sys, segment: labSegment, Logger: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)

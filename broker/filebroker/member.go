@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/internal/jobstate"
@@ -39,9 +40,8 @@ func isMember(name string) bool {
 	return err == nil && len(name) == 16
 }
 
-// join makes this handle a member and loads the state. A handle that finds
-// itself alone recovers the log under LOCK; one with live peers loads without
-// holding it, so that they go on.
+// join makes this handle a member. One that finds itself alone recovers the
+// log, under LOCK, unless it is sure that there is nothing to recover.
 func (b *handle) join() error {
 	watchdog := b.watchdog()
 	err := b.log.Lock()
@@ -57,21 +57,35 @@ func (b *handle) join() error {
 		err = b.enroll()
 	}
 	if err == nil && live == 0 {
-		err = b.recover()
+		err = b.recoverIfDue()
 	}
 	b.log.Unlock()
-	if err != nil {
+	if err != nil || b.s == nil {
 		return err
 	}
-	if live > 0 {
-		b.mu.Lock()
-		err = b.reload()
-		b.mu.Unlock()
+	return b.settleDead(dead)
+}
+
+// smallStore is how much a handle that is alone reads at open in any case, in
+// bytes, so that damage of a small store is refused there.
+const smallStore = 1 << 20
+
+// recoverIfDue recovers the log, which loads the state, unless the store is large,
+// nobody died writing it since the machine started, and what is not known durable
+// is on the disk. LOCK is held, and no other handle lives.
+func (b *handle) recoverIfDue() error {
+	if b.log.Poisoned() == nil {
+		size, err := b.log.LoadBytes()
 		if err != nil {
 			return err
 		}
+		if size > b.cfg.small {
+			if ok, err := b.log.Advance(); err != nil || ok {
+				return err
+			}
+		}
 	}
-	return b.settleDead(dead)
+	return b.recover()
 }
 
 // recover loads the state and makes the end of the log trustworthy; LOCK is
@@ -93,6 +107,8 @@ func (b *handle) recover() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lossy = b.log.Poisoned() != nil
+	b.log.ClearClock() // the frame that it rests on may be lost
+	b.lazy.spare = true
 	return b.load(func() error { return b.log.Recover(b.apply) })
 }
 
@@ -106,6 +122,7 @@ func (b *handle) load(read func() error) error {
 		return err
 	}
 	before := b.s
+	b.stats.Loads.Add(1)
 	b.s = jobstate.New(b.changed, nil)
 	if checkpoint > 0 {
 		err = load(b.s.Decode)
@@ -128,20 +145,27 @@ func (b *handle) census() (dead []string, live int, err error) {
 	if err := b.sys.CheckDir(dir, b.cfg.AllowUnsafeFS); err != nil { // it may be a link to anywhere
 		return nil, 0, err
 	}
-	names, err := b.sys.ReadDir(dir)
+	names, err := b.handles()
 	if err != nil {
-		return nil, 0, fmt.Errorf("list who is alive: %w", err)
+		return nil, 0, err
 	}
 	for _, name := range names {
-		switch {
-		case !isMember(name):
-		case b.alive(name):
+		if b.alive(name) {
 			live++
-		default:
+		} else {
 			dead = append(dead, name)
 		}
 	}
 	return dead, live, nil
+}
+
+// handles lists the files of handles, and of locks that leases name, in alive/.
+func (b *handle) handles() ([]string, error) {
+	names, err := b.sys.ReadDir(filepath.Join(b.dir, "alive"))
+	if err != nil {
+		return nil, fmt.Errorf("list who is alive: %w", err)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !isMember(name) }), nil
 }
 
 // enroll creates and locks this handle's file; LOCK is held.
@@ -152,7 +176,7 @@ func (b *handle) enroll() error {
 		return err
 	}
 	b.member = member{name, f}
-	return b.bells.create(b)
+	return nil
 }
 
 // alive probes whether the handle of that name lives: whether its lock is
@@ -176,7 +200,7 @@ func (b *handle) alive(name string) bool {
 // nothing there is nothing to record: its file goes at once.
 func (b *handle) settleDead(names []string) error {
 	var gone []string
-	return b.do(noContext, &op{
+	return b.submit(noContext, &op{
 		class: journal.Settle, free: true,
 		decide: func(now jobstate.Now) {
 			gone = gone[:0]
@@ -243,7 +267,7 @@ func (b *handle) leave() (err error) {
 	watchdog.Stop()
 	if lockErr == nil {
 		b.mu.Lock()
-		if b.s != nil && b.log.Poisoned() == nil {
+		if b.lazy.asked.Load() && b.log.Poisoned() == nil {
 			err = b.retire()
 		}
 		b.mu.Unlock()
@@ -281,13 +305,13 @@ func (b *handle) retire() error {
 // missed probes every known handle, for when the system could not say that one
 // ended.
 func (b *handle) missed() error {
-	names, err := b.sys.ReadDir(filepath.Join(b.dir, "alive"))
+	names, err := b.handles()
 	if err != nil {
-		return fmt.Errorf("list who is alive: %w", err)
+		return err
 	}
 	var suspects []string
 	for _, name := range names {
-		if isMember(name) && name != b.member.name && !b.alive(name) {
+		if !b.alive(name) {
 			suspects = append(suspects, name)
 		}
 	}

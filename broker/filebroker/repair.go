@@ -163,6 +163,9 @@ func rebuild(ctx context.Context, sys vfs.System, from, to string, s *jobstate.S
 // adopt makes another store's state this empty store's, reading what it refers
 // to with read.
 func (b *handle) adopt(ctx context.Context, s *jobstate.State, read func(jobstate.Loc) ([]byte, error), r *Repaired) error {
+	if err := b.want(ctx); err != nil {
+		return err
+	}
 	ok, err := b.log.TryCompactLock()
 	if err != nil || !ok {
 		return errors.Join(errors.New("the new store is in use"), err)
@@ -197,7 +200,16 @@ func (b *handle) adopt(ctx context.Context, s *jobstate.State, read func(jobstat
 	if err := w.Finish(); err != nil {
 		return public(err)
 	}
-	return public(b.flip(s, sealed, []uint64{sealed}))
+	if err := b.flip(s, sealed, []uint64{sealed}); err != nil {
+		return public(err)
+	}
+	// What this handle told of the clock and of capacities is not of that state.
+	if err := b.log.Lock(); err != nil {
+		return public(err)
+	}
+	b.log.ClearClock()
+	b.log.Unlock()
+	return nil
 }
 
 // emptyBody stands for a body that is lost: no timeout, no headers, no payload.

@@ -15,8 +15,14 @@ import (
 // damaged makes a store of 50 jobs, some finished, and flips a bit in the body
 // of the frame that enqueued the 20th.
 func damaged(t *testing.T) (dir string, hurt broker.ID) {
+	return damagedBy(t, func(*Broker) {})
+}
+
+// damagedBy is damaged after a change of the empty store.
+func damagedBy(t *testing.T, change func(b *Broker)) (dir string, hurt broker.ID) {
 	dir = filepath.Join(t.TempDir(), "jobs")
 	b := open(t, dir)
+	change(b)
 	ids := fill(t, b, 50)
 	settle(t, b, broker.Ack, take(t, b, 5)...)
 	settle(t, b, broker.Bury, take(t, b, 1)...)
@@ -186,4 +192,32 @@ func TestRepairRefusesAStoreThatIsSound(t *testing.T) {
 	if _, err := Verify(t.TempDir()); !errors.Is(err, broker.ErrInvalid) {
 		t.Errorf("verify of a directory that is no store: %v", err)
 	}
+}
+
+// TestACapacityHoldsAfterARepair enqueues into a repaired store before anybody
+// has loaded its state.
+func TestACapacityHoldsAfterARepair(t *testing.T) {
+	ctx := context.Background()
+	dir, _ := damagedBy(t, func(b *Broker) {
+		must(t, b.Configure(ctx, broker.NewCall(), "q", broker.Change{Set: []broker.Setting{{Kind: broker.CapacitySetting, Capacity: &broker.Capacity{Jobs: 50}}}}))
+	})
+	_, err := Repair(ctx, dir)
+	must(t, err)
+	b, err := Open(dir, Config{small: 1})
+	must(t, err)
+	if n := b.Stats().Loads.Load(); n != 0 {
+		t.Errorf("Open loaded the state %d times", n)
+	}
+	for n := 0; err == nil; n++ {
+		if _, err = b.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{Task: "t"}}); n > 50 {
+			t.Fatal("the capacity is forgotten")
+		}
+	}
+	if full := (*broker.FullError)(nil); !errors.As(err, &full) {
+		t.Errorf("enqueue: %v", err)
+	}
+	if c := counts(t, b); c.Scheduled+c.Ready != 50 {
+		t.Errorf("counts %+v", c)
+	}
+	must(t, b.Close())
 }

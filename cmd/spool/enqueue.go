@@ -8,6 +8,7 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/broker/filebroker"
 )
 
 type enqueueCmd struct {
@@ -184,15 +185,23 @@ func (c *enqueueCmd) print(a *app, answers []spool.Enqueued) error {
 // warn says when nobody would run the job. It was accepted, whatever comes of
 // the question.
 func (c *enqueueCmd) warn(ctx context.Context, a *app, client *spool.Client) {
-	workers, err := client.Workers(ctx, string(c.Queue))
-	if err != nil {
+	served, err := c.served(ctx, client)
+	switch {
+	case err != nil:
 		a.note("whether a worker handles the task cannot be said: %s", plain(err))
-		return
+	case !served:
+		a.note("no live worker handles task %s of queue %s: the job waits until one does", c.Task, c.Queue)
 	}
-	for _, w := range workers {
-		if w.Tasks == nil || slices.Contains(w.Tasks, string(c.Task)) {
-			return
-		}
+}
+
+// served says whether a live worker handles the task. A store in a directory is
+// asked for what it can tell without loading all its jobs.
+func (c *enqueueCmd) served(ctx context.Context, client *spool.Client) (bool, error) {
+	if b, ok := client.Broker().(*filebroker.Broker); ok {
+		return b.Served(string(c.Queue), string(c.Task))
 	}
-	a.note("no live worker handles task %s of queue %s: the job waits until one does", c.Task, c.Queue)
+	workers, err := client.Workers(ctx, string(c.Queue))
+	return slices.ContainsFunc(workers, func(w broker.Worker) bool {
+		return w.Tasks == nil || slices.Contains(w.Tasks, string(c.Task))
+	}), err
 }

@@ -155,6 +155,11 @@ func (s *State) decodeQueues(d *decoder) {
 			}
 		}
 		s.decodeFlow(d, q)
+		for name := range q.settings {
+			if name.kind == broker.CapacitySetting {
+				s.capacities++
+			}
+		}
 	}
 }
 

@@ -89,6 +89,9 @@ func (s *State) applySet(queue string, e edit, at int64) {
 	before := t.inForce()
 	*t.at(e.layer) = e.set
 	now := t.inForce()
+	if e.name.kind == broker.CapacitySetting {
+		s.capacities += count(now) - count(before)
+	}
 	switch {
 	case now == nil:
 		delete(q.settings, e.name)

@@ -299,6 +299,11 @@ func (r *reader) enqueueRec() (queue, task []byte, e enqueueRec) {
 
 // applyEnqueue adds a job, whose id is not known.
 func (s *State) applyEnqueue(t *task, r *enqueueRec) {
+	if r.flags&fScheduled == 0 {
+		// Who enqueues without the state does not know the last place.
+		r.place = max(r.place, s.lastPlace)
+		s.lastPlace = r.place
+	}
 	q, j := t.queue, s.jobs.take()
 	s.seq++
 	j.id, j.body, j.place, j.enqueuedAt = r.id, r.body, r.place, r.at
@@ -322,9 +327,6 @@ func (s *State) applyEnqueue(t *task, r *enqueueRec) {
 	q.jobs.add(&s.jobs, j)
 	s.uses.add(r.body)
 	t.totals.Enqueued++
-	if r.flags&fScheduled == 0 {
-		s.lastPlace = max(s.lastPlace, r.place)
-	}
 	if r.size > 0 {
 		s.waitForBatch(j)
 	} else {

@@ -24,6 +24,8 @@ type State struct {
 	seq       uint64 // of the last enqueue
 	lastPlace int64  // of the last job that was ready at once: places never step back
 
+	capacities int // that are in force: they bind every enqueue
+
 	clock    int64            // base of the last frame
 	epoch    uint32           // the current one
 	holders  map[*member]bool // the handles that claimed in it

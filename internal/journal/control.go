@@ -34,6 +34,8 @@ const (
 	ctlPoison     = 24 // flagSet: poisoned
 	ctlFull       = 25 // flagSet: the reserve is missing
 	ctlGeneration = 26 // that of CURRENT
+	ctlClock      = 32 // the caller's, see SetClock
+	ctlClockCheck = 33
 
 	controlMagic = 0x314c4f52544e4f43 // "CONTROL1"
 	flagSet      = 0x21544553         // a flag is this or not set, so that garbage sets none

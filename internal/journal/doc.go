@@ -48,8 +48,9 @@
 //
 // The body of a head: store id (16 bytes), number of the segment before (8),
 // the offset at which that one ends (8), format level (4), zeros (4). The body
-// of an end is the counters that the caller gives. Heads and ends carry on the
-// epoch and the stateful flag of the frame before.
+// of an end is the counters that the caller gives, empty when it knows none.
+// Heads and ends carry on the epoch and the stateful flag of the frame before;
+// stateful means that the next frame may be written only by who knows the state.
 //
 // A segment begins with a head. A sealed one finishes with an end, which is
 // durable before the next segment's first byte is written; so bytes in a

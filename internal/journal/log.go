@@ -21,7 +21,7 @@ type Options struct {
 	// Report is told what was repaired or removed, as slog would be. Nil drops it.
 	Report func(what string, args ...any)
 	// Counters is called under LOCK when a segment is sealed; the bytes are
-	// kept in its end record. Nil keeps none.
+	// kept in its end record. Nil keeps none, and so does a nil answer.
 	Counters func() []byte
 	// FirstSegmentBytes is the size of segment 1; each later one is twice as
 	// large, up to 64 times. Zero is 1 MiB. For tests.
@@ -266,6 +266,20 @@ func (l *Log) Full() bool { return l.control.load(ctlFull) == flagSet }
 // to be read and written with sync/atomic. They are hints, and zeros again
 // whenever CONTROL is rebuilt. Valid until Close.
 func (l *Log) Shared() []uint64 { return l.control.words.Load()[sharedWord:] }
+
+// LoadBytes is about how much has to be read to load what the published log
+// holds: the checkpoint, and the log after it. Right after Start.
+func (l *Log) LoadBytes() (int64, error) {
+	n := l.Behind()
+	if k := l.Current().Checkpoint; k > 0 {
+		info, err := l.sys.Stat(join(l.dir, checkpointName(k)))
+		if err != nil {
+			return 0, fmt.Errorf("size of checkpoint %d: %w", k, err)
+		}
+		n += info.Size
+	}
+	return n, nil
+}
 
 // DiskBytes is the size of all files of the store, prepared ones too.
 func (l *Log) DiskBytes() (int64, error) {

@@ -192,6 +192,40 @@ func (l *Log) CatchUp(fn func(*Frame) error) error {
 	return l.settleEnd()
 }
 
+// Last says what the last frame before the read position says, be it by a
+// checkpoint: its epoch, and whether one may append only who knows the state.
+func (l *Log) Last() (epoch uint32, stateful bool) {
+	return l.at.epoch, l.at.flags&flagStateful != 0
+}
+
+// skipFrom is how far the end may be ahead for Advance to read up to it.
+const skipFrom = 64 << 10
+
+// Advance is CatchUp for one who wants to append and needs no frame: what lies
+// far ahead is skipped. It reads a bounded part of the log. LOCK is held. Not
+// ok, and nothing done, when CONTROL does not tell where the end is, or somebody
+// died writing: Start and CatchUp find it.
+func (l *Log) Advance() (ok bool, err error) {
+	if !l.held.Load() {
+		return false, ErrNotLocked
+	}
+	if _, known := l.control.pos(ctlEnd); !known || l.control.load(ctlFlight) != 0 {
+		return false, l.Poisoned()
+	}
+	none := func(*Frame) error { return nil }
+	if l.Behind() <= skipFrom {
+		err = l.CatchUp(none)
+		if !errors.Is(err, ErrBehind) && !errors.Is(err, fs.ErrNotExist) {
+			return err == nil, err
+		}
+	}
+	if _, ok, err := l.SkipToEnd(); err != nil || !ok {
+		return false, err
+	}
+	err = l.CatchUp(none)
+	return err == nil, err
+}
+
 // settleEnd makes the position, which is the end of the log, the end that
 // everybody sees: with a head when a segment begins there, and vouched for.
 func (l *Log) settleEnd() error {
