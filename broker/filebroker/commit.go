@@ -235,7 +235,7 @@ func (b *handle) decide(ops []*op, now jobstate.Now) (fresh bool) {
 	for _, o := range ops {
 		claims = claims || o.claims
 	}
-	if b.s.Epoch().Boot != b.boot || claims && !b.s.Holds(b.member.name) {
+	if _, ours := b.s.Offset(b.boot); !ours || claims && !b.s.Holds(b.member.name) {
 		fresh = b.openEpoch(now, claims)
 	}
 	b.s.Upkeep(&b.w, now, maxUpkeep, b.alive)
@@ -304,7 +304,7 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 // append writes the frame. When that fails the state is ahead of the log, and
 // is built anew from it.
 func (b *handle) append() error {
-	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.Epoch().Number, Stateful: b.s.Binds()})
+	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.EpochNumber(), Stateful: b.s.Binds()})
 	if err != nil {
 		b.ring.take()
 		return errors.Join(err, b.reload())
@@ -390,8 +390,8 @@ func (b *handle) apply(f *journal.Frame) error {
 func (b *handle) now() jobstate.Now {
 	mono := int64(b.sys.Monotonic())
 	wall := b.sys.Wall().UnixNano()
-	if e := b.s.Epoch(); e.Boot == b.boot {
-		return jobstate.Now{Wall: wall, Steady: mono + e.Offset}
+	if offset, ours := b.s.Offset(b.boot); ours {
+		return jobstate.Now{Wall: wall, Steady: mono + offset}
 	}
 	return jobstate.Now{Wall: wall, Steady: max(wall, b.s.Clock())}
 }

@@ -168,6 +168,9 @@ func (s *State) Epoch() Epoch {
 	return e
 }
 
+// EpochNumber returns the number of the current epoch; 0 means none.
+func (s *State) EpochNumber() uint32 { return s.epoch }
+
 // Holds reports whether a handle has joined the current epoch.
 func (s *State) Holds(memberName string) bool {
 	m := s.members[memberName]
