@@ -23,8 +23,8 @@ type Options struct {
 	// Counters is called under LOCK when a segment is sealed; the bytes are
 	// kept in its end record. Nil keeps none.
 	Counters func() []byte
-	// FirstSegmentBytes is the size of segment 1; each later one is twice as
-	// large, up to 64 times. Zero is 1 MiB. For tests.
+	// FirstSegmentBytes is the smallest size of a segment; while the log grows
+	// fast they get larger, up to 16 times. Zero is 1 MiB. For tests.
 	FirstSegmentBytes int64
 }
 
@@ -67,9 +67,11 @@ type Log struct {
 	rollSize int           // size of the last counters, for when to roll
 	aheadOf  uint64        // segment whose successors were opened
 	nearEnd  uint64        // segment that was found nearly full
-	roomOf   uint64        // segment whose size is room
-	room     int64         // what it had at least when last looked at
-	refused  error         // what the caller's function said to a frame
+	limitOf  uint64        // segment whose prepared size is limitIs
+	limitIs  int64
+	roomOf   uint64 // segment whose size is room
+	room     int64  // what it had at least when last looked at
+	refused  error  // what the caller's function said to a frame
 
 	durable  atomic.Uint64 // packed; own syncs
 	poisoned atomic.Pointer[poison]

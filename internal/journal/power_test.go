@@ -399,7 +399,7 @@ func TestPreparedSegmentsAreDurable(t *testing.T) {
 	l := mustOpenOn(t, m.Process())
 	must(t, l.Prepare())
 	m = m.Crash(crashfs.KeepNone)
-	for name, size := range map[string]int{"000002.log": 2048, "000003.log": 4096, reserveName: 1024} {
+	for name, size := range map[string]int{"000002.log": 1024, "000003.log": 1024, reserveName: 1024} {
 		if b, err := m.ReadFile(join(labDir, name)); err != nil || len(b) != size {
 			t.Errorf("%s has %d bytes, want %d: %v", name, len(b), size, err)
 		}

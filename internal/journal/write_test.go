@@ -262,7 +262,7 @@ func TestEnqueuesLeaveTheLastPreparedSegment(t *testing.T) {
 	if l.Pos().Segment != 2 {
 		t.Fatalf("at %v", l.Pos())
 	}
-	for l.Pos().Offset < 2048+500 {
+	for l.Pos().Offset < 1024+300 {
 		must(t, appendOne(l, text, Enqueue))
 		if l.Pos().Segment != 2 {
 			t.Fatalf("an enqueue went to %v", l.Pos())
@@ -275,7 +275,7 @@ func TestEnqueuesLeaveTheLastPreparedSegment(t *testing.T) {
 	for l.Pos().Segment == 3 {
 		must(t, appendOne(l, text, Enqueue))
 	}
-	if size, err := l.FileBytes(SegmentFile(3)); err != nil || size > 2*4096 {
+	if size, err := l.FileBytes(SegmentFile(3)); err != nil || size > 2*1024 {
 		t.Errorf("segment 3 grew to %d bytes (%v)", size, err)
 	}
 }
