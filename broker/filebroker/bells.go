@@ -240,9 +240,10 @@ func (b *handle) answer() {
 		if bits != 0 && b.hub.Idles() == 0 {
 			atomic.StoreUint64(&s[slotIdle], 0)
 		}
-		return
+	} else {
+		b.readForwardLocked()
 	}
-	b.readForwardLocked()
+	b.keeper.grew(b.log.Pos().Segment, false)
 }
 
 // idleBits says which claims of this handle wait; mu is held.
@@ -358,6 +359,18 @@ func (l *bells) ring(b *handle, names []string) {
 			b.report("close a bell", f.Close())
 		}
 	}
+}
+
+// ringAll lets every other handle read on.
+func (b *handle) ringAll() {
+	var names []string
+	words := b.log.Shared()
+	for i := 0; i+slotWords <= len(words); i += slotWords {
+		if m := atomic.LoadUint64(&words[i]); m != 0 && m != slotName(b.member.name) {
+			names = append(names, nameOf(m))
+		}
+	}
+	b.bells.ring(b, names)
 }
 
 // free gives the slot back; LOCK is held.

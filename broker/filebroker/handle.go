@@ -38,6 +38,8 @@ type handle struct {
 	quick  gather // calls whose answer does not
 	member member
 	bells  bells
+	keeper keeper
+	places atomic.Pointer[places] // nil: nothing was moved
 	stats  *Stats
 
 	syncing   atomic.Bool
@@ -55,7 +57,7 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 	var err error
 	b := &handle{
 		cfg: cfg, dir: dir, sys: cfg.sys, slg: cfg.Logger.With("store", dir), pid: cfg.sys.PID(),
-		boot: cfg.sys.BootID(), stats: stats,
+		boot: cfg.sys.BootID(), stats: stats, keeper: keeper{wake: make(chan bool, 1)},
 	}
 	if b.boot == [16]byte{} {
 		return nil, fmt.Errorf("open %s: %w: this system does not say when it was started, and without that a lease cannot be told from one before a restart", dir, broker.ErrUnsupported)

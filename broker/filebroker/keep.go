@@ -1,18 +1,21 @@
 package filebroker
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/spoolq/spool/internal/journal"
 )
 
 // start begins what a handle does in the background: answer its bell, keep
-// segments prepared, look now and then for handles that ended unnoticed.
+// segments prepared, compact, look now and then for handles that ended unnoticed.
 func (b *handle) start() {
 	b.background(func() { b.bells.run(b) })
 	b.background(b.prepare)
+	b.background(b.compactor)
 	b.background(b.probe)
 }
 
@@ -34,6 +37,9 @@ func (b *handle) prepare() {
 		}
 		select {
 		case <-b.log.PrepareWanted():
+			if b.keeper.grew(b.log.Pos().Segment, true) {
+				b.ringAll() // who is idle reads on with each segment
+			}
 		case <-again:
 		case <-b.closed:
 			return
@@ -66,4 +72,97 @@ func (b *handle) probe() {
 			return
 		}
 	}
+}
+
+// keeper is what wakes the compactor of a handle.
+type keeper struct {
+	segment atomic.Uint64
+	wake    chan bool // whether this handle itself made the log grow
+}
+
+// grew notes in which segment the log is; own says that this handle went there.
+// It says whether that is news.
+func (k *keeper) grew(segment uint64, own bool) bool {
+	if k.segment.Swap(segment) == segment {
+		return false
+	}
+	k.poke(own)
+	return true
+}
+
+// poke lets the compactor look whether there is something to do.
+func (k *keeper) poke(own bool) {
+	select {
+	case k.wake <- own:
+	default:
+	}
+}
+
+// compactor compacts when it is due: it looks whenever the log has gone on in
+// another segment. A handle that only reads what others write begins at once;
+// one that writes itself has more to do, and waits until half as much again has
+// gathered: then no other is there, or none has the time.
+func (b *handle) compactor() {
+	for {
+		select {
+		case own := <-b.keeper.wake:
+			if b.log.Poisoned() != nil {
+				return
+			}
+			patience := 1.0
+			if own {
+				patience = 1.5
+			}
+			due, err := b.due(patience)
+			if due && err == nil {
+				_, err = b.Compact(b.life)
+			}
+			if b.life.Err() == nil {
+				b.report("compact the store", err)
+			}
+		case <-b.closed:
+			return
+		}
+	}
+}
+
+// compactIfDue lets the compactor look; it does not wait for it.
+func (b *handle) compactIfDue(context.Context) error {
+	b.keeper.poke(false)
+	return nil
+}
+
+const (
+	// compactFrom is from which size on a store is worth compacting.
+	compactFrom = 32 << 20
+	// liveBytes is about what a job takes in a checkpoint, beside its payload.
+	liveBytes = 40
+)
+
+// due reports whether a compaction is worth its while: what is dead outweighs
+// what is live, and the log has grown by an eighth since the last one, which
+// could do no better then. On a full disk, where it takes a segment of the
+// reserve, it has to free an eighth at least.
+func (b *handle) due(patience float64) (bool, error) {
+	_, used, err := b.size()
+	if err != nil || b.log.LogBytes() < used/8 {
+		return false, err
+	}
+	full := b.log.Full()
+	if !full && float64(used) < patience*compactFrom {
+		return false, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.s == nil {
+		return false, nil
+	}
+	if full {
+		return b.log.Unused(func(f journal.FileID) bool { return b.s.Uses()[uint32(f)] != nil }) >= used/8, nil
+	}
+	live := int64(b.s.Len()) * liveBytes
+	for _, use := range b.s.Uses() {
+		live += use.Bytes
+	}
+	return float64(used) > 2*patience*float64(live), nil
 }

@@ -33,9 +33,29 @@ func sizeFor(first, size, bytes int64, took time.Duration) int64 {
 	return next
 }
 
-// nextSize is the size of the next segment that is prepared: by how fast the
-// one before the active was filled.
-func (l *Log) nextSize() int64 {
+// shareAhead is what part of the store's size one prepared segment has at
+// least, as far as sizes go: on a full disk the two ahead are what settlements
+// go into, and the more jobs wait the more there are.
+const shareAhead = 4
+
+// least is the smallest size that suits what the store holds.
+func (l *Log) least() int64 {
+	size := l.o.FirstSegmentBytes
+	all, err := l.DiskBytes()
+	if err != nil {
+		return size
+	}
+	for used := all - l.SpareBytes(); size < l.o.FirstSegmentBytes<<segmentDoublings && size < used/shareAhead; {
+		size *= 2
+	}
+	return size
+}
+
+// nextSize is the size of the next segment that is prepared: by how much the
+// store holds, and how fast the one before the active was filled.
+func (l *Log) nextSize() int64 { return max(l.least(), l.fastSize()) }
+
+func (l *Log) fastSize() int64 {
 	n := l.active()
 	h, r, s, err := l.headOf(n)
 	if err != nil || s != sightFrame || n == 1 {
@@ -68,16 +88,21 @@ func (l *Log) limit() int64 {
 	return l.limitIs
 }
 
-// trimAhead cuts the blank segments after the active one down to what the rate
-// of the active one asks for. LOCK is held, so nobody begins them. The cut need
+// trimAhead cuts the blank segments after the active one down to what the store
+// and the rate of the active one ask for. On a full disk nothing is cut: others
+// would take the room. LOCK is held, so nobody begins them. The cut need
 // not be durable: what comes back is zeros.
 func (l *Log) trimAhead() error {
+	if l.Full() {
+		return nil
+	}
 	n := l.at.pos.Segment
 	h, _, s, err := l.headOf(n)
 	if err != nil || s != sightFrame {
 		return err
 	}
 	want := sizeFor(l.o.FirstSegmentBytes, l.limit(), l.at.pos.Offset, time.Duration(l.sys.Wall().UnixNano()-h.wall))
+	want = max(want, l.least())
 	for k := n + 1; k <= n+2; k++ {
 		if size, err := l.FileBytes(SegmentFile(k)); err != nil || size <= want {
 			continue // not there, or small enough

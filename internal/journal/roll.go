@@ -109,8 +109,8 @@ func (l *Log) preparedAhead() (int, error) {
 	return 2, nil
 }
 
-// createNext makes the next segment, without bytes, under LOCK: nobody has
-// prepared it. Not made when somebody is about to.
+// createNext makes the next segment, with room for its head, under LOCK: nobody
+// has prepared it. Not made when somebody is about to.
 func (l *Log) createNext() (bool, error) {
 	ok, err := l.tryPrep()
 	if err != nil || !ok {
@@ -121,7 +121,7 @@ func (l *Log) createNext() (bool, error) {
 	if there, err := l.exists(SegmentFile(n).Name()); err != nil || there {
 		return there, err
 	}
-	if err := l.createSegment(n, nil, 0); err != nil {
+	if err := l.createSegment(n, nil, headSize); err != nil {
 		if errors.Is(err, ErrDiskFull) {
 			l.setFull(true)
 		}
