@@ -65,7 +65,7 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 	b.life, b.end = context.WithCancel(noContext)
 	b.closed = b.life.Done()
 	watchdog := time.AfterFunc(patience, func() {
-		b.slg.Warn("waiting to open the store: a process holds its lock; stop or continue it")
+		b.slg.Warn("waiting to open the store: a process holds its lock; stop or continue it", holder(b.sys, dir)...)
 	})
 	b.log, err = journal.Open(journal.Options{
 		Sys: cfg.sys, Dir: dir, AllowUnsafeFS: cfg.AllowUnsafeFS, FirstSegmentBytes: cfg.segment,
@@ -81,6 +81,16 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 	}
 	b.start()
 	return b, nil
+}
+
+// holder names who holds the lock of a store that is not open yet, as slog
+// wants it; empty when that is not known.
+func holder(sys vfs.System, dir string) []any {
+	pid, held, ok := journal.HolderOf(sys, dir)
+	if !ok {
+		return nil
+	}
+	return []any{"pid", pid, "for", held.Round(time.Millisecond)}
 }
 
 // counters are kept in the end record of a segment: a handle that disagrees

@@ -26,7 +26,7 @@ func newSample(t testing.TB) *sample {
 	s := &sample{}
 	m := crashfs.New(crashfs.Config{Seed: 1})
 	l := mustOpenOn(t, m.Process(), func(o *Options) {
-		o.FirstSegmentBytes = 960
+		o.FirstSegmentBytes = 1088
 		o.Counters = func() []byte { return []byte("counters") }
 	})
 	must(t, l.Prepare())
