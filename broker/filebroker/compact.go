@@ -154,7 +154,7 @@ func (b *handle) sealNow(ctx context.Context) (uint64, error) {
 	if err := b.catchUp(); err != nil {
 		return 0, err
 	}
-	return b.log.Seal()
+	return b.log.Seal(b.live())
 }
 
 // lockWithin is lock for a caller who leaves on his context. The goroutine that

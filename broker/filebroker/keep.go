@@ -160,9 +160,14 @@ func (b *handle) due(patience float64) (bool, error) {
 	if full {
 		return b.log.Unused(func(f journal.FileID) bool { return b.s.Uses()[uint32(f)] != nil }) >= used/8, nil
 	}
+	return float64(used) > 2*patience*float64(b.live()), nil
+}
+
+// live is about how much a store needs for the jobs that there are; mu is held.
+func (b *handle) live() int64 {
 	live := int64(b.s.Len()) * liveBytes
 	for _, use := range b.s.Uses() {
 		live += use.Bytes
 	}
-	return float64(used) > 2*patience*float64(live), nil
+	return live
 }

@@ -38,14 +38,10 @@ func sizeFor(first, size, bytes int64, took time.Duration) int64 {
 // go into, and the more jobs wait the more there are.
 const shareAhead = 4
 
-// least is the smallest size that suits what the store holds.
-func (l *Log) least() int64 {
+// least is the smallest size that suits a store of so many bytes.
+func (l *Log) least(used int64) int64 {
 	size := l.o.FirstSegmentBytes
-	all, err := l.DiskBytes()
-	if err != nil {
-		return size
-	}
-	for used := all - l.SpareBytes(); size < l.o.FirstSegmentBytes<<segmentDoublings && size < used/shareAhead; {
+	for size < l.o.FirstSegmentBytes<<segmentDoublings && size < used/shareAhead {
 		size *= 2
 	}
 	return size
@@ -53,7 +49,13 @@ func (l *Log) least() int64 {
 
 // nextSize is the size of the next segment that is prepared: by how much the
 // store holds, and how fast the one before the active was filled.
-func (l *Log) nextSize() int64 { return max(l.least(), l.fastSize()) }
+func (l *Log) nextSize() int64 {
+	all, err := l.DiskBytes()
+	if err != nil {
+		return l.fastSize()
+	}
+	return max(l.least(all-l.SpareBytes()-controlSize), l.fastSize())
+}
 
 func (l *Log) fastSize() int64 {
 	n := l.active()
@@ -88,11 +90,11 @@ func (l *Log) limit() int64 {
 	return l.limitIs
 }
 
-// trimAhead cuts the blank segments after the active one down to what the store
-// and the rate of the active one ask for. On a full disk nothing is cut: others
+// trimAhead cuts the blank segments after the active one down to what a store of
+// so many bytes and the rate of the active one ask for. On a full disk nothing is cut: others
 // would take the room. LOCK is held, so nobody begins them. The cut need
 // not be durable: what comes back is zeros.
-func (l *Log) trimAhead() error {
+func (l *Log) trimAhead(used int64) error {
 	if l.Full() {
 		return nil
 	}
@@ -102,7 +104,7 @@ func (l *Log) trimAhead() error {
 		return err
 	}
 	want := sizeFor(l.o.FirstSegmentBytes, l.limit(), l.at.pos.Offset, time.Duration(l.sys.Wall().UnixNano()-h.wall))
-	want = max(want, l.least())
+	want = max(want, l.least(used))
 	for k := n + 1; k <= n+2; k++ {
 		if size, err := l.FileBytes(SegmentFile(k)); err != nil || size <= want {
 			continue // not there, or small enough

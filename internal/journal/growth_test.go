@@ -54,12 +54,14 @@ func TestSegmentsGrowWhileTheLogIsFastAndShrinkWhenItIsSlow(t *testing.T) {
 		t.Errorf("while the log is fast %d bytes are prepared", got)
 	}
 	fill(3, time.Second)
+	checkpointOf(t, l, "small")
+	must(t, l.Prepare())
 	if got := prepared(); got != 1024 {
 		t.Errorf("once it is slow %d bytes are prepared", got)
 	}
 	fill(14, time.Microsecond)
 	m.Clock.Advance(time.Hour)
-	must(t, compactNow(l))
+	checkpointOf(t, l, "small")
 	for k := uint64(0); k < 2; k++ {
 		if size := must1(l.FileBytes(SegmentFile(l.Pos().Segment + k))); size != 1024 {
 			t.Errorf("after a compaction of a store that stood still, segment %d has %d bytes", l.Pos().Segment+k, size)
@@ -90,12 +92,7 @@ func TestTheReserveShrinksWithTheCheckpoint(t *testing.T) {
 	var sizes []int64
 	for _, text := range []string{strings.Repeat("y", 100_000), "small"} {
 		must(t, appendOne(l, "x", Settle))
-		must(t, errOf(l.TryCompactLock()))
-		locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal())) })
-		n := l.Pos().Segment - 1
-		must(t, l.WriteCheckpoint(n, writeTexts(text)))
-		must(t, l.Flip(Current{Checkpoint: n}))
-		l.CompactUnlock()
+		checkpointOf(t, l, text)
 		must(t, l.Prepare())
 		info, err := m.Process().Stat(join(labDir, reserveName))
 		must(t, err)
@@ -104,6 +101,18 @@ func TestTheReserveShrinksWithTheCheckpoint(t *testing.T) {
 	if sizes[0] < 100_000 || sizes[1] != 1024 {
 		t.Errorf("the reserve has %d bytes, and %d for a small checkpoint", sizes[0], sizes[1])
 	}
+}
+
+// checkpointOf puts a text in the place of all that was written.
+func checkpointOf(t *testing.T, l *Log, text string) {
+	t.Helper()
+	must(t, errOf(l.TryCompactLock()))
+	defer l.CompactUnlock()
+	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal(0))) })
+	n := l.Pos().Segment - 1
+	must(t, l.WriteCheckpoint(n, writeTexts(text)))
+	must(t, l.Flip(Current{Checkpoint: n}))
+	must(t, errOf(l.Drop(func(FileID) bool { return false })))
 }
 
 func must1[T any](v T, err error) T {

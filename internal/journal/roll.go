@@ -132,9 +132,9 @@ func (l *Log) createNext() (bool, error) {
 
 // Seal seals the active segment now, begins the next and returns the sealed
 // number. LOCK must be held and the handle caught up. A segment that holds
-// nothing but its head is sealed too. What was prepared larger than the log
-// grows now is cut down.
-func (l *Log) Seal() (uint64, error) {
+// nothing but its head is sealed too. What was prepared larger than suits a
+// store of needed bytes, and the rate of the log, is cut down.
+func (l *Log) Seal(needed int64) (uint64, error) {
 	if !l.mayWrite() {
 		return 0, ErrNotLocked
 	}
@@ -158,7 +158,7 @@ func (l *Log) Seal() (uint64, error) {
 			return 0, fmt.Errorf("seal segment %d: %w", n, ErrBusy)
 		}
 	}
-	if err := l.trimAhead(); err != nil {
+	if err := l.trimAhead(needed); err != nil {
 		return 0, fmt.Errorf("seal segment %d: %w", n, err)
 	}
 	return n, l.roll()

@@ -151,7 +151,7 @@ func TestSkipToEndAppendsWithoutReading(t *testing.T) {
 		must(t, a.CatchUp(discard))
 		must(t, a.Reserve(2, Enqueue))
 		must(t, errOf(a.Append([]byte("st"), FrameHeader{Stateful: true, Epoch: 3})))
-		must(t, errOf(a.Seal())) // the last frame is a head now
+		must(t, errOf(a.Seal(0))) // the last frame is a head now
 	})
 	b := mustOpenOn(t, m.Process())
 	locked(t, b, func() {
@@ -298,7 +298,7 @@ func TestASegmentGrowsOnWhileSomebodyPrepares(t *testing.T) {
 	}
 	locked(t, l, func() {
 		must(t, l.CatchUp(discard))
-		if _, err := l.Seal(); !errors.Is(err, ErrBusy) {
+		if _, err := l.Seal(0); !errors.Is(err, ErrBusy) {
 			t.Errorf("Seal says %v", err)
 		}
 	})
