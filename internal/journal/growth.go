@@ -103,7 +103,11 @@ func (l *Log) trimAhead(used int64) error {
 	if err != nil || s != sightFrame {
 		return err
 	}
-	want := sizeFor(l.o.FirstSegmentBytes, l.limit(), l.at.pos.Offset, time.Duration(l.sys.Wall().UnixNano()-h.wall))
+	took := time.Duration(l.sys.Wall().UnixNano() - h.wall)
+	want := sizeFor(l.o.FirstSegmentBytes, l.limit(), l.at.pos.Offset, took)
+	if took < fillTime/4 && l.at.pos.Offset < l.limit()/2 {
+		want = l.fastSize() // just begun: it tells nothing yet
+	}
 	want = max(want, l.least(used))
 	for k := n + 1; k <= n+2; k++ {
 		if size, err := l.FileBytes(SegmentFile(k)); err != nil || size <= want {
