@@ -97,11 +97,13 @@ func (l *Log) Unused(needed func(FileID) bool) (bytes int64) {
 func (l *Log) UpTo(n uint64) (bytes int64, ok bool) {
 	pos := l.Pos()
 	for s := pos.Segment; s < n; s++ {
-		if _, err := l.FileBytes(SegmentFile(s)); err != nil {
+		size, err := l.FileBytes(SegmentFile(s))
+		if err != nil {
 			return 0, false
 		}
+		bytes += size
 	}
-	return l.bytesBetween(pos, Pos{Segment: n}), true
+	return max(0, bytes-pos.Offset), true
 }
 
 // bytesBetween is how much log lies from one position to a later one, 0 for
