@@ -243,7 +243,7 @@ func (b *handle) answer() {
 	} else {
 		b.readForwardLocked()
 	}
-	b.keeper.grew(b.log.Pos().Segment, false)
+	b.grew()
 }
 
 // idleBits says which claims of this handle wait; mu is held.
@@ -359,18 +359,6 @@ func (l *bells) ring(b *handle, names []string) {
 			b.report("close a bell", f.Close())
 		}
 	}
-}
-
-// ringAll lets every other handle read on.
-func (b *handle) ringAll() {
-	var names []string
-	words := b.log.Shared()
-	for i := 0; i+slotWords <= len(words); i += slotWords {
-		if m := atomic.LoadUint64(&words[i]); m != 0 && m != slotName(b.member.name) {
-			names = append(names, nameOf(m))
-		}
-	}
-	b.bells.ring(b, names)
 }
 
 // free gives the slot back; LOCK is held.

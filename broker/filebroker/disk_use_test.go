@@ -148,3 +148,45 @@ func TestASmallDiskWorksOnAfterCompactions(t *testing.T) {
 	}
 	t.Logf("%d KiB are used", diskUse(t, dir)>>10)
 }
+
+// TestWhoOnlyReadsCompactsFirst lets one handle write more than is worth
+// compacting, and then opens another, which has nothing to do.
+func TestWhoOnlyReadsCompactsFirst(t *testing.T) {
+	dir := t.TempDir()
+	quiet := Config{Sync: SyncNever, Logger: slog.New(slog.DiscardHandler)}
+	writer, err := Open(dir, quiet)
+	must(t, err)
+	defer writer.Close()
+	h := writer.cur.Load()
+	pass := func() {
+		fillQueue(t, writer, "q", 2000, 1000)
+		_, err := workOff(t, writer, "q", 1000)
+		must(t, err)
+	}
+	due := func(patience float64) bool {
+		t.Helper()
+		due, err := h.due(patience)
+		must(t, err)
+		return due
+	}
+	for !due(1) {
+		pass()
+	}
+	if due(1.5) || h.log.Current().Checkpoint != 0 {
+		t.Errorf("the writer would not wait for somebody else; last checkpoint %d", h.log.Current().Checkpoint)
+	}
+	reader, err := Open(dir, quiet)
+	must(t, err)
+	defer reader.Close()
+	for segment := h.log.Pos().Segment; h.log.Pos().Segment == segment && !due(1.5); {
+		pass()
+	}
+	if due(1.5) {
+		t.Fatal("the log did not go on in another segment in time: it is the writer's turn")
+	}
+	for end := time.Now().Add(30 * time.Second); reader.cur.Load().log.Current().Checkpoint == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the one that only reads did not compact")
+		}
+	}
+}

@@ -24,6 +24,7 @@ const fullRetry = time.Second
 
 // prepare keeps segments ahead of the log.
 func (b *handle) prepare() {
+	rung := uint64(0)
 	for {
 		if b.log.Poisoned() != nil {
 			return
@@ -37,7 +38,9 @@ func (b *handle) prepare() {
 		}
 		select {
 		case <-b.log.PrepareWanted():
-			if b.keeper.grew(b.log.Pos().Segment, true) {
+			b.grew()
+			if n := b.log.Began(); n != rung {
+				rung = n
 				b.ringAll() // who is idle reads on with each segment
 			}
 		case <-again:
@@ -45,6 +48,18 @@ func (b *handle) prepare() {
 			return
 		}
 	}
+}
+
+// ringAll lets every other handle read on.
+func (b *handle) ringAll() {
+	var names []string
+	words := b.log.Shared()
+	for i := 0; i+slotWords <= len(words); i += slotWords {
+		if m := atomic.LoadUint64(&words[i]); m != 0 && m != slotName(b.member.name) {
+			names = append(names, nameOf(m))
+		}
+	}
+	b.bells.ring(b, names)
 }
 
 // probeEvery is how often a handle looks for others that ended; pollDeath is
@@ -80,14 +95,12 @@ type keeper struct {
 	wake    chan bool // whether this handle itself made the log grow
 }
 
-// grew notes in which segment the log is; own says that this handle went there.
-// It says whether that is news.
-func (k *keeper) grew(segment uint64, own bool) bool {
-	if k.segment.Swap(segment) == segment {
-		return false
+// grew wakes the compactor when the log has gone on in another segment.
+func (b *handle) grew() {
+	segment := b.log.Pos().Segment
+	if b.keeper.segment.Swap(segment) != segment {
+		b.keeper.poke(b.log.Began() == segment)
 	}
-	k.poke(own)
-	return true
 }
 
 // poke lets the compactor look whether there is something to do.

@@ -73,6 +73,7 @@ type Log struct {
 	room     int64  // what it had at least when last looked at
 	refused  error  // what the caller's function said to a frame
 
+	began    atomic.Uint64 // the last segment that this handle began
 	durable  atomic.Uint64 // packed; own syncs
 	poisoned atomic.Pointer[poison]
 	broken   atomic.Bool // this handle itself was told of a failure
@@ -121,6 +122,9 @@ func (l *Log) Pos() Pos {
 	p, _ := unpack(l.pos.Load()) // always one that was packed
 	return p
 }
+
+// Began is the last segment that this handle itself began, 0 for none.
+func (l *Log) Began() uint64 { return l.began.Load() }
 
 // Current is what CURRENT said when this handle last looked. Its Payload
 // belongs to the log.

@@ -195,6 +195,7 @@ func (l *Log) roll() error {
 	}
 	l.publish()
 	l.own()
+	l.began.Store(l.at.pos.Segment)
 	l.askPrepare(false)
 	return nil
 }
