@@ -27,32 +27,40 @@ func scale(n int) int {
 	return n
 }
 
-// pauses are how long calls took.
-type pauses []time.Duration
+// pauses are how long enqueues, claims and acks took. Claims wait for no sync.
+type pauses [3][]time.Duration
 
 func (p pauses) String() string {
-	slices.Sort(p)
-	at := func(q float64) time.Duration { return p[min(len(p)-1, int(q*float64(len(p))))].Round(time.Microsecond) }
-	return fmt.Sprintf("%d calls: p50 %v, p99 %v, p99.9 %v, max %v", len(p), at(.5), at(.99), at(.999), at(1))
+	text := figures("all", slices.Concat(p[:]...))
+	for i, name := range []string{"enqueues", "claims", "acks"} {
+		text += "\n\t\t" + figures(name, p[i])
+	}
+	return text
+}
+
+func figures(name string, d []time.Duration) string {
+	slices.Sort(d)
+	at := func(q float64) time.Duration { return d[min(len(d)-1, int(q*float64(len(d))))].Round(time.Microsecond) }
+	return fmt.Sprintf("%-8s %6d calls: p50 %v, p99 %v, p99.9 %v, max %v", name, len(d), at(.5), at(.99), at(.999), at(1))
 }
 
 // cycle enqueues, claims and acks one job at a time until ctx ends, and returns
 // how long each call took.
 func cycle(ctx context.Context, b *Broker, queue string) (all pauses, err error) {
-	timed := func(call func() error) error {
+	timed := func(kind int, call func() error) error {
 		start := time.Now()
 		err := call()
-		all = append(all, time.Since(start))
+		all[kind] = append(all[kind], time.Since(start))
 		return err
 	}
 	for bg := context.Background(); ctx.Err() == nil; {
-		err := timed(func() error {
+		err := timed(0, func() error {
 			_, err := b.Enqueue(bg, broker.NewCall(), queue, []broker.NewJob{{Task: "t", Payload: payload100}})
 			return err
 		})
 		var got broker.Claimed
 		if err == nil {
-			err = timed(func() (err error) {
+			err = timed(1, func() (err error) {
 				got, err = b.Claim(bg, broker.NewCall(), broker.ClaimRequest{Queues: []string{queue}, Max: 1, Worker: "w"})
 				return err
 			})
@@ -61,7 +69,7 @@ func cycle(ctx context.Context, b *Broker, queue string) (all pauses, err error)
 			err = fmt.Errorf("claimed %d jobs", len(got.Leases))
 		}
 		if err == nil {
-			err = timed(func() error {
+			err = timed(2, func() error {
 				settled, err := b.Settle(bg, broker.NewCall(), []broker.Settlement{{Ref: got.Leases[0].Job.Ref(), Token: got.Leases[0].Token, Kind: broker.Ack}})
 				return errors.Join(err, errOf(settled))
 			})
