@@ -23,6 +23,10 @@ const (
 	// that it takes for a moment; a large store moves up to an eighth of itself.
 	evacuateMax = 64 << 20
 	evacuateTop = 512 << 20
+	// Each compaction can leave a payload file for the few jobs that live long.
+	// So many of them that are smaller than that are put together.
+	smallFile  = 4 << 20
+	smallFiles = 16
 )
 
 // evacuated is what a step moved.
@@ -62,9 +66,10 @@ func (b *handle) evacuate(ctx context.Context, s *jobstate.State, sealed uint64)
 	return e, more, err
 }
 
-// sparseFiles are the files worth evacuating, the most wasteful first, and
-// live what all files hold that is needed.
+// sparseFiles are the files worth evacuating, the most wasteful first, with the
+// small ones when they are many; live is what all files hold that is needed.
 func (b *handle) sparseFiles(uses map[uint32]*jobstate.Use) (files []sparse, live int64, err error) {
+	var small []sparse
 	for file, use := range uses {
 		size, err := b.log.FileBytes(journal.FileID(file))
 		if err != nil {
@@ -75,9 +80,16 @@ func (b *handle) sparseFiles(uses map[uint32]*jobstate.Use) (files []sparse, liv
 		if journal.FileID(file).Payload() {
 			most = payloadWaste
 		}
-		if f := (sparse{file, use.Bytes, size}); f.waste() > most {
+		f := sparse{file, use.Bytes, size}
+		switch {
+		case f.waste() > most:
 			files = append(files, f)
+		case journal.FileID(file).Payload() && size < smallFile:
+			small = append(small, f)
 		}
+	}
+	if len(small) >= smallFiles {
+		files = append(files, small...)
 	}
 	slices.SortFunc(files, func(a, b sparse) int {
 		return cmp.Or(cmp.Compare(b.waste(), a.waste()), cmp.Compare(a.file, b.file))

@@ -157,6 +157,28 @@ func TestAHandleThatMissedLittleReadsTheLog(t *testing.T) {
 	})
 }
 
+// TestManySmallPayloadFilesAreMerged: each compaction leaves one for a job that
+// stays.
+func TestManySmallPayloadFilesAreMerged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowing(t)
+		most := 0
+		for i := range 3 * smallFiles {
+			f.add(1+i, 1, 3000, 1)
+			f.compact()
+			n := len(f.writer.cur.Load().log.Current().Payload)
+			if n > smallFiles {
+				t.Fatalf("after %d compactions there are %d payload files", i+1, n)
+			}
+			most = max(most, n)
+		}
+		if most != smallFiles {
+			t.Errorf("there were never more than %d: this test proves nothing", most)
+		}
+		f.follows(3 * smallFiles)
+	})
+}
+
 // TestAHandleFindsWhatWasMovedTwice: it hears of the second compaction only, and
 // the first payload file is gone with what it said.
 func TestAHandleFindsWhatWasMovedTwice(t *testing.T) {

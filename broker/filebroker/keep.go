@@ -171,7 +171,8 @@ func (b *handle) due(patience float64) (bool, error) {
 		return false, nil
 	}
 	if full {
-		return b.log.Unused(func(f journal.FileID) bool { return b.s.Uses()[uint32(f)] != nil }) >= used/8, nil
+		uses := b.s.Uses()
+		return b.log.Unused(func(f journal.FileID) bool { return uses[uint32(f)] != nil }) >= used/8, nil
 	}
 	return float64(used) > 2*patience*float64(b.live()), nil
 }
