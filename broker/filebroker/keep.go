@@ -128,7 +128,9 @@ func (b *handle) compactor() {
 			}
 			due, err := b.due(patience)
 			if due && err == nil {
-				_, err = b.Compact(b.life)
+				var c Compacted
+				c, err = b.Compact(b.life)
+				b.slg.Debug("compacted the store", "checkpoint", c.Checkpoint, "used before", c.UsedBefore, "used after", c.UsedAfter)
 			}
 			if b.life.Err() == nil {
 				b.report("compact the store", err)

@@ -170,7 +170,7 @@ func TestCompactionPausesNobody(t *testing.T) {
 		wg.Wait()
 		return own, stop()
 	}
-	own, other := measure(func() { time.Sleep(2 * time.Second) })
+	own, other := measure(func() { <-time.After(2 * time.Second) })
 	t.Logf("without a compaction, this process:  %v", own)
 	t.Logf("without a compaction, the other one: %v", other)
 	var c Compacted

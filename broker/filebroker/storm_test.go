@@ -22,6 +22,7 @@ type storm struct {
 	dir                           string
 	over                          atomic.Bool
 	room                          chan struct{} // for batches that wait; a full one holds up who enqueues
+	done                          chan struct{} // after a compaction, when somebody waits for it
 	compactions, moved, removed   atomic.Int64
 	enqueued, acked, reads, opens atomic.Int64
 }
@@ -114,8 +115,16 @@ func (s *storm) read(b *Broker) error {
 		err = errors.Join(err, s.whole(&page.Jobs[i]))
 		s.reads.Add(1)
 	}
-	time.Sleep(time.Millisecond) // or nobody else gets the processor
+	s.next() // or nobody else gets the processor
 	return err
+}
+
+// next waits for the next compaction, but not long.
+func (s *storm) next() {
+	select {
+	case <-s.done:
+	case <-time.After(5 * time.Millisecond):
+	}
 }
 
 func (s *storm) reopen(*Broker) error {
@@ -131,8 +140,12 @@ func (s *storm) compact(b *Broker) error {
 	c, err := b.Compact(context.Background())
 	if c.Checkpoint > 0 {
 		s.compactions.Add(1)
+		select {
+		case s.done <- struct{}{}:
+		default:
+		}
 	} else {
-		time.Sleep(time.Millisecond) // the other one is at it
+		s.next() // the other one is at it
 	}
 	s.moved.Add(c.Moved)
 	s.removed.Add(int64(c.Removed))
@@ -144,7 +157,7 @@ func (s *storm) compact(b *Broker) error {
 // so that it is not the disk that everybody waits for. Every payload is the one of its
 // job, no job is lost, and the store is sound.
 func TestACompactionStorm(t *testing.T) {
-	s := &storm{TB: t, dir: filepath.Join(smallDisk(t, 1<<30), "jobs"), room: make(chan struct{}, 200)}
+	s := &storm{TB: t, dir: filepath.Join(smallDisk(t, 1<<30), "jobs"), room: make(chan struct{}, 200), done: make(chan struct{})}
 	want := int64(scale(60))
 	var wg sync.WaitGroup
 	for _, fn := range []func(*Broker) error{s.enqueue, s.enqueue, s.work, s.work, s.read, s.reopen, s.compact, s.compact} {
