@@ -234,7 +234,7 @@ func TestAnOpenerThatWaitsNamesWhoHoldsTheLock(t *testing.T) {
 		f := newFollowing(t)
 		holder := f.reader.cur.Load().log
 		must(t, holder.Lock())
-		var text bytes.Buffer
+		var text told
 		opened := make(chan error)
 		go func() {
 			b, err := openOn(f.m.Process(), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&text, nil)) })
@@ -243,11 +243,10 @@ func TestAnOpenerThatWaitsNamesWhoHoldsTheLock(t *testing.T) {
 			}
 			opened <- err
 		}()
-		time.Sleep(2 * patience)
+		if want := "pid=" + strconv.Itoa(f.proc.PID()) + " for=2s"; !text.within(2*patience, want) {
+			t.Errorf("the opener says %q, want %q", text.text.String(), want)
+		}
 		holder.Unlock()
 		must(t, <-opened)
-		if want := "pid=" + strconv.Itoa(f.proc.PID()) + " for=2s"; !strings.Contains(text.String(), want) {
-			t.Errorf("the opener says %q, want %q", text.String(), want)
-		}
 	})
 }
