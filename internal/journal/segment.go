@@ -16,7 +16,7 @@ const (
 	zeroChunk           = 1 << 20
 	// syncPiece is after how many bytes a large file is synced while it is
 	// written: who syncs a frame then never waits for all of it.
-	syncPiece = 4 << 20
+	syncPiece = 16 << 20
 )
 
 // parseNumber is the number in a file name such as 000013.log.
