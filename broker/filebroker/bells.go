@@ -184,9 +184,10 @@ func (b *handle) answer() {
 		if bits != 0 && b.hub.Idles() == 0 {
 			atomic.StoreUint64(&s[slotIdle], 0)
 		}
-		return
+	} else {
+		b.readForwardLocked()
 	}
-	b.readForwardLocked()
+	b.grew()
 }
 
 // idleBits says which claims of this handle wait; mu is held.

@@ -104,6 +104,8 @@ func (b *handle) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
 				return err
 			}
 			continue
+		case errors.Is(err, broker.ErrNotFound):
+			continue // its lease ended, and another has acked it since
 		case err != nil:
 			unread, failed = append(unread, broker.Settlement{Ref: t.Job.Ref(), Token: t.Job.Token, Kind: broker.Release}), err
 			continue
@@ -120,27 +122,37 @@ func (b *handle) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
 	return nil
 }
 
-// refill reads a job again whose bytes were moved by a compaction.
+// refill reads a job again whose bytes were moved by a compaction. Its error
+// wraps ErrNotFound when they were dropped with the job.
 func (b *handle) refill(t *jobstate.Ticket) error {
-	b.mu.Lock()
-	b.readForwardLocked()
-	err := b.check()
-	again, ok := b.s.Get(b.now(), t.Job.Ref())
-	b.mu.Unlock()
-	if err != nil {
-		return err
+	for loaded := false; ; loaded = true {
+		b.mu.Lock()
+		if loaded { // it was moved more than once since this handle looked
+			b.broken = b.reload()
+		} else {
+			b.readForwardLocked()
+		}
+		err := b.check()
+		again, ok := b.s.Get(b.now(), t.Job.Ref())
+		b.mu.Unlock()
+		if err == nil && !ok {
+			err = broker.ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		t.Body, t.Err, t.Result = again.Body, again.Err, again.Result
+		if err = t.Fill(b.read); loaded || !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
-	if !ok {
-		return nil
-	}
-	t.Body, t.Err, t.Result = again.Body, again.Err, again.Result
-	return t.Fill(b.read)
 }
 
 var errDamaged = errors.New("stored bytes do not match their checksum")
 
 // read returns stored bytes, checked.
 func (b *handle) read(l jobstate.Loc) ([]byte, error) {
+	l = b.where(l)
 	p := make([]byte, l.Len)
 	if err := b.log.ReadAt(journal.FileID(l.File), p, int64(l.Off)); err != nil {
 		return nil, err
@@ -159,6 +171,9 @@ const maxSpan = 256 << 10
 func (b *handle) reader(tickets []jobstate.Ticket) func(jobstate.Loc) ([]byte, error) {
 	if len(tickets) < 2 {
 		return b.read
+	}
+	for i := range tickets {
+		tickets[i].Body = b.where(tickets[i].Body)
 	}
 	var span []byte
 	var at jobstate.Loc // what span holds

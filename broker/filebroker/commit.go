@@ -314,13 +314,12 @@ func (b *handle) append() error {
 	return nil
 }
 
-// catchUp takes in what others appended; LOCK and mu are held.
+// catchUp takes in what others appended; LOCK and mu are held. It does not look
+// whether CURRENT was flipped: what follows from that, loading at worst, is for
+// who reads without LOCK, unless a segment is gone.
 func (b *handle) catchUp() error {
 	for try := 1; ; try++ {
 		if err := b.mend(); err != nil {
-			return err
-		}
-		if err := b.follow(); err != nil {
 			return err
 		}
 		err := b.log.CatchUp(b.apply)

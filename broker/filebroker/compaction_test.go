@@ -124,16 +124,14 @@ func tickets(c *Broker, queue string, state broker.State) []jobstate.Ticket {
 	return found
 }
 
-// neededFiles are those that a handle's jobs lie in.
+// neededFiles are those that a handle reads its jobs from.
 func neededFiles(c *Broker) (all []uint32) {
 	b := c.cur.Load()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for f := range b.s.Uses() {
-		all = append(all, f)
-	}
+	b.s.EachLoc(func(_ broker.Ref, _ string, l jobstate.Loc) { all = append(all, b.where(l).File) })
 	slices.Sort(all)
-	return all
+	return slices.Compact(all)
 }
 
 // TestACompactionKilledAnywhereChangesNothing kills the process that compacts

@@ -270,7 +270,7 @@ func newFullDisk(t *testing.T, n, payload, filler int) *fullDisk {
 	d := &fullDisk{T: t, m: crashfs.New(crashfs.Config{Seed: 1, FollowTime: true, Uptime: time.Hour}), n: n}
 	for _, b := range []**Broker{&d.b, &d.peer} {
 		var err error
-		*b, err = openOn(d.m.Process(), roomy)
+		*b, err = openOn(d.m.Process(), func(c *Config) { c.segment = 512 << 10 }) // half of what it is by default
 		must(t, err)
 		t.Cleanup(func() { (*b).Close() }) // most tests close it, and look at the error
 	}

@@ -39,6 +39,8 @@ type handle struct {
 	queue  gather
 	member member
 	bells  bells
+	keeper keeper
+	places atomic.Pointer[places] // nil: nothing was moved
 	stats  *Stats
 
 	syncing   atomic.Bool
@@ -56,7 +58,7 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 	var err error
 	b := &handle{
 		cfg: cfg, dir: dir, sys: cfg.sys, slg: cfg.Logger.With("store", dir), pid: cfg.sys.PID(),
-		boot: cfg.sys.BootID(), stats: stats, taking: map[string]filter{},
+		boot: cfg.sys.BootID(), stats: stats, taking: map[string]filter{}, keeper: keeper{wake: make(chan bool, 1)},
 	}
 	b.bells.init()
 	if b.boot == [16]byte{} {
@@ -65,7 +67,7 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 	b.life, b.end = context.WithCancel(noContext)
 	b.closed = b.life.Done()
 	watchdog := time.AfterFunc(patience, func() {
-		b.slg.Warn("waiting to open the store: a process holds its lock; stop or continue it")
+		b.slg.Warn("waiting to open the store: a process holds its lock; stop or continue it", holder(b.sys, dir)...)
 	})
 	b.log, err = journal.Open(journal.Options{
 		Sys: cfg.sys, Dir: dir, AllowUnsafeFS: cfg.AllowUnsafeFS, FirstSegmentBytes: cfg.segment,
@@ -81,6 +83,16 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 	}
 	b.background(b.prepare)
 	return b, nil
+}
+
+// holder names who holds the lock of a store that is not open yet, as slog
+// wants it; empty when that is not known.
+func holder(sys vfs.System, dir string) []any {
+	pid, held, ok := journal.HolderOf(sys, dir)
+	if !ok {
+		return nil
+	}
+	return []any{"pid", pid, "for", held.Round(time.Millisecond)}
 }
 
 // counters are kept in the end record of a segment: a handle that disagrees

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -28,7 +29,8 @@ func (b *handle) look(ctx context.Context, fn func(now jobstate.Now)) error {
 }
 
 // fill reads what the state does not hold of each ticket's job. Damage shows
-// in the job itself: an inspector is not the one to bury it.
+// in the job itself: an inspector is not the one to bury it. A job that is gone
+// by now is left as Get has one that is not known.
 func (b *handle) fill(tickets []jobstate.Ticket) ([]broker.Job, error) {
 	jobs := make([]broker.Job, len(tickets))
 	read := b.reader(tickets)
@@ -41,12 +43,25 @@ func (b *handle) fill(tickets []jobstate.Ticket) ([]broker.Job, error) {
 		if errors.Is(err, errDamaged) {
 			t.Job.Reason, err = broker.ReasonDamaged, nil
 		}
+		if errors.Is(err, broker.ErrNotFound) {
+			t.Job, err = broker.Job{Queue: t.Job.Queue, ID: t.Job.ID}, nil
+		}
 		if err != nil {
 			return nil, public(err)
 		}
 		jobs[i] = t.Job
 	}
 	return jobs, nil
+}
+
+// readMoved is read for bytes that a compaction may have moved meanwhile.
+func (b *handle) readMoved(l jobstate.Loc) ([]byte, error) {
+	p, err := b.read(l)
+	if errors.Is(err, fs.ErrNotExist) {
+		b.readForward()
+		p, err = b.read(l)
+	}
+	return p, err
 }
 
 // Get is Broker.Get.
@@ -87,11 +102,12 @@ func (b *handle) List(ctx context.Context, f broker.Filter, cursor string, n int
 	}
 	kept := found[:0]
 	for i := range found {
-		if jobstate.ErrorMatches(&found[i], f.ErrorContains, b.read) {
+		if jobstate.ErrorMatches(&found[i], f.ErrorContains, b.readMoved) {
 			kept = append(kept, found[i])
 		}
 	}
 	page.Jobs, err = b.fill(kept)
+	page.Jobs = slices.DeleteFunc(page.Jobs, func(j broker.Job) bool { return j.State == 0 })
 	return page, err
 }
 

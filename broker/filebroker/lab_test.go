@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +85,7 @@ type scene struct {
 	bodies    [][]byte           // of the data frames
 	runs      map[broker.Ref]run // the last lease of each job
 	handed    []handed           // every lease that was given out
+	given     atomic.Int64       // how many that are, for who looks from another goroutine
 	tried     func(string)       // told of what is about to be called; may be nil
 	acked     func(last uint64)  // told that an answer rests on all frames so far; may be nil
 	unordered bool               // what one upkeep moved stands in any order
@@ -242,6 +244,7 @@ func (c *twin) claim(r broker.ClaimRequest) []broker.Lease {
 		}
 		c.s.runs[l.Job.Ref()] = run{l.Token, m.Token}
 		c.s.handed = append(c.s.handed, handed{l.Job.Ref(), l.Token})
+		c.s.given.Add(1)
 	}
 	c.done(false)
 	return got.Leases

@@ -103,6 +103,7 @@ func (b *handle) settleIn() error {
 		return err
 	}
 	b.background(func() { b.bells.run(b) })
+	b.background(b.compactor)
 	b.background(b.probe)
 	return nil
 }

@@ -58,7 +58,7 @@ func cuts(t *testing.T, cfg crashfs.Config, life func(*scene), limit int) (s *sc
 			mu.Lock()
 			defer mu.Unlock()
 			for how, m := range s.m.Crashes(limit, uint64(len(all))) {
-				all = append(all, cut{name + ": " + how, m, acked, len(s.handed)})
+				all = append(all, cut{name + ": " + how, m, acked, int(s.given.Load())})
 			}
 		}
 		s.acked = func(last uint64) {

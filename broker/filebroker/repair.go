@@ -171,7 +171,7 @@ func (b *handle) adopt(ctx context.Context, s *jobstate.State, read func(jobstat
 		return errors.Join(errors.New("the new store is in use"), err)
 	}
 	defer b.log.CompactUnlock()
-	sealed, err := b.seal()
+	sealed, err := b.seal(ctx)
 	if err != nil {
 		return public(err)
 	}

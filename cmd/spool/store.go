@@ -3,12 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/filebroker"
@@ -210,46 +206,12 @@ func (c *compactCmd) Run(a *app) (err error) {
 	case r.Checkpoint == 0 && !a.json:
 		return a.printf("another process is compacting %s already", a.dir)
 	}
-	v := compactedView{Compacted: r}
-	if v.Room, err = room(a.dir, r.Checkpoint); err != nil {
-		return err
-	}
 	if a.json {
-		return a.object(v)
+		return a.object(r)
 	}
-	return a.printf("%s holds %s in %s: checkpoint %d written, %s removed, %s of payloads moved; beside that %s are kept ready for the log to come", a.dir,
-		text.Plural(int64(r.Jobs), "job", "jobs"), text.Bytes(max(0, r.BytesAfter-v.Room)), r.Checkpoint,
-		text.Plural(int64(r.Removed), "file", "files"), text.Bytes(r.Moved), text.Bytes(v.Room))
-}
-
-// compactedView is what compact prints with --json.
-type compactedView struct {
-	filebroker.Compacted
-	Room int64 `json:"room_bytes"` // of bytes_after: for the log after the checkpoint
-}
-
-// room is the size of what a directory keeps ready for the log after a
-// checkpoint: the segments from there on, and the reserve for the next one.
-func room(dir string, checkpoint uint64) (sum int64, err error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range append(names, filepath.Join(dir, "RESERVE")) {
-		number, isSegment := strings.CutSuffix(filepath.Base(name), ".log")
-		if n, err := strconv.ParseUint(number, 10, 64); isSegment && (err != nil || n <= checkpoint) {
-			continue // it holds payloads that jobs need
-		}
-		info, err := os.Stat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		sum += info.Size()
-	}
-	return sum, nil
+	return a.printf("%s holds %s in %s, before it were %s: checkpoint %d written, %s removed, %s of payloads moved; beside that %s are kept ready for the log to come", a.dir,
+		text.Plural(int64(r.Jobs), "job", "jobs"), text.Bytes(r.UsedAfter), text.Bytes(r.UsedBefore), r.Checkpoint,
+		text.Plural(int64(r.Removed), "file", "files"), text.Bytes(r.Moved), text.Bytes(max(0, r.BytesAfter-r.UsedAfter)))
 }
 
 // causeOf is the signal that ended ctx, when that is what err says.

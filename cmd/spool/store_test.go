@@ -53,7 +53,7 @@ func TestVerifyRepairCompact(t *testing.T) {
 		t.Error("verify or inspect has changed the store")
 	}
 	s.fails(exitUsage, "nothing in", "repair")
-	if c := object[compactedView](t, s.ok("compact", "--json")); c.Checkpoint == 0 || c.Jobs != 21 || c.Removed == 0 {
+	if c := object[filebroker.Compacted](t, s.ok("compact", "--json")); c.Checkpoint == 0 || c.Jobs != 21 || c.Removed == 0 {
 		t.Errorf("compact: %+v", c)
 	}
 	if got := s.ok("show", kept, "--payload"); got != "kept" {

@@ -43,34 +43,3 @@ func (s *State) Relocate(fn func(Loc) Loc) {
 		}
 	}
 }
-
-// Adopt takes over where bytes lie from an earlier state of the same store in
-// which some were moved.
-func (s *State) Adopt(moved *State) {
-	for name, q := range s.queues {
-		from := moved.queues[name]
-		if from == nil {
-			continue
-		}
-		for j := range q.jobs.all(&s.jobs) {
-			if o := from.job(j.id); o != nil {
-				s.adopt(j, moved, o)
-			}
-		}
-	}
-}
-
-func (s *State) adopt(j *job, moved *State, o *job) {
-	take := func(mine *Loc, theirs Loc) {
-		if !mine.Zero() && theirs != *mine && theirs.Sum == mine.Sum && theirs.Len == mine.Len {
-			s.uses.add(theirs)
-			s.uses.drop(*mine)
-			*mine = theirs
-		}
-	}
-	take(&j.body, o.body)
-	if x, theirs := s.extOf(j), moved.extOf(o); x != nil && theirs != nil {
-		take(&x.result, theirs.result)
-		take(&x.err, theirs.err)
-	}
-}

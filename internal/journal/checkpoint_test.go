@@ -28,7 +28,7 @@ func compacted(t testing.TB) (*crashfs.Machine, *Log, *world) {
 		t.Fatal(err)
 	}
 	defer l.CompactUnlock()
-	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal())) })
+	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal(0))) })
 	p, err := l.NewPayloadFile(1)
 	must(t, err)
 	must(t, errOf(p.Append([]byte("payload"))))
@@ -145,7 +145,7 @@ func TestAFlipOfSomethingDamagedIsRefused(t *testing.T) {
 		locked(t, l, func() {
 			must(t, l.CatchUp(discard))
 			var err error
-			n, err = l.Seal()
+			n, err = l.Seal(0)
 			must(t, err)
 		})
 		p, err := l.NewPayloadFile(2)
@@ -266,7 +266,7 @@ func TestLargeCheckpointsComeBackBlockByBlock(t *testing.T) {
 	l := mustOpenOn(t, w.m.Process())
 	must(t, w.append(l, 2))
 	must(t, errOf(l.TryCompactLock()))
-	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal())) })
+	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal(0))) })
 	for _, size := range []int{0, 1, maxBlock - 1, maxBlock, maxBlock + 1, 3*maxBlock + 7} {
 		want := []byte(strings.Repeat("0123456789", size/10+1)[:size])
 		must(t, l.WriteCheckpoint(1, func(w io.Writer) error {

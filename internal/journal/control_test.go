@@ -153,7 +153,7 @@ func TestWritingNeedsTheLockAndCatchUp(t *testing.T) {
 		if _, err := l.Append([]byte("x"), FrameHeader{}); !errors.Is(err, ErrNotLocked) {
 			t.Errorf("%s: Append says %v", when, err)
 		}
-		if _, err := l.Seal(); !errors.Is(err, ErrNotLocked) {
+		if _, err := l.Seal(0); !errors.Is(err, ErrNotLocked) {
 			t.Errorf("%s: Seal says %v", when, err)
 		}
 	}

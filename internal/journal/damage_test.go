@@ -26,7 +26,7 @@ func newSample(t testing.TB) *sample {
 	s := &sample{}
 	m := crashfs.New(crashfs.Config{Seed: 1})
 	l := mustOpenOn(t, m.Process(), func(o *Options) {
-		o.FirstSegmentBytes = 512
+		o.FirstSegmentBytes = 1088
 		o.Counters = func() []byte { return []byte("counters") }
 	})
 	must(t, l.Prepare())
@@ -52,7 +52,7 @@ func newSample(t testing.TB) *sample {
 		s.synced = later(s.synced, f.SyncedUpTo)
 		return nil
 	}))
-	if last := s.frames[len(s.frames)-1]; s.synced.Segment != 3 || !s.synced.Before(last.At) {
+	if last := s.frames[len(s.frames)-1]; s.synced != (Pos{Segment: 3}) || !s.synced.Before(last.At) {
 		t.Fatalf("the sample's last frame is at %v, and %v is durable", last.At, s.synced)
 	}
 	return s

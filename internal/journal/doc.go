@@ -65,4 +65,13 @@
 //	block:        length 4 (at most 256 KiB), checksum 4, bytes
 //	footer (64):  magic 8, number 8, content length 8, content checksum 4, zeros 4,
 //	              end of the segment: offset 8, sequence 8, header checksum 4; flags 2, zeros 2, epoch 4, checksum 4
+//
+// The bytes of a payload file are payloads, one right after the other, and then,
+// where the first of the last fields is not zero, from that offset on the table
+// of where they lay before. It has a part for each file: its id 4 (the number;
+// with the top bit set that of a payload file), the offset of the first payload
+// here 4, how many 4, length of what follows 4; for each payload, as varints,
+// the gap between the one before and it in the old file, and its length. Behind
+// the parts stands their checksum 4. How large a segment is prepared is no part
+// of the format.
 package journal

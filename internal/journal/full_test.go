@@ -91,7 +91,7 @@ func TestACheckpointFitsOnAFullDisk(t *testing.T) {
 	if ok, err := l.TryCompactLock(); !ok {
 		t.Fatal(err)
 	}
-	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal())) })
+	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal(0))) })
 	var state []string
 	must(t, l.Scan(1, 1, bodies(&state)))
 	calls := 0

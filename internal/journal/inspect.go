@@ -148,23 +148,28 @@ func (v *view) readControl() error {
 	if err != nil {
 		return fmt.Errorf("open CONTROL: %w", err)
 	}
+	words, ok, err := readWords(f, controlIdentity(v.sys, v.cur.StoreID))
+	if err = joinClose(err, f); err != nil {
+		return fmt.Errorf("read CONTROL: %w", err)
+	}
+	if p, known := unpack(words[ctlEnd]); ok && known {
+		v.limit = p
+	}
+	return nil
+}
+
+// readWords reads CONTROL without mapping it; not ok when it has not the
+// identity.
+func readWords(f vfs.File, identity [6]uint64) (words [controlSize / 8]uint64, ok bool, err error) {
 	b := make([]byte, controlSize)
 	n, err := f.ReadAt(b, 0)
 	if err == io.EOF {
 		err = nil
 	}
-	if err = joinClose(err, f); err != nil {
-		return fmt.Errorf("read CONTROL: %w", err)
+	for i := range words {
+		words[i] = binary.NativeEndian.Uint64(b[8*i:])
 	}
-	for i, w := range controlIdentity(v.sys, v.cur.StoreID) {
-		if n < controlSize || binary.NativeEndian.Uint64(b[8*i:]) != w {
-			return nil
-		}
-	}
-	if p, ok := unpack(binary.NativeEndian.Uint64(b[8*ctlEnd:])); ok {
-		v.limit = p
-	}
-	return nil
+	return words, n == controlSize && [6]uint64(words[:6]) == identity, err
 }
 
 func (v *view) close() error {

@@ -124,7 +124,7 @@ func compactNow(l *Log) error {
 	}
 	n, err := uint64(0), l.CatchUp(discard)
 	if err == nil {
-		n, err = l.Seal()
+		n, err = l.Seal(0)
 	}
 	l.Unlock()
 	if err != nil {

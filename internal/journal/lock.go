@@ -186,6 +186,24 @@ func (l *Log) Holder() (pid int, held time.Duration, ok bool) {
 	return int(p), l.sys.Monotonic() - time.Duration(l.control.load(ctlSince)), true
 }
 
+// HolderOf is Log.Holder for who is still waiting to open the log in dir.
+func HolderOf(sys vfs.System, dir string) (pid int, held time.Duration, ok bool) {
+	cur, err := readCurrent(sys, dir)
+	if err != nil {
+		return 0, 0, false
+	}
+	f, err := sys.Open(join(dir, controlName), os.O_RDONLY)
+	if err != nil {
+		return 0, 0, false
+	}
+	defer f.Close() // only read from
+	words, ok, err := readWords(f, controlIdentity(sys, cur.StoreID))
+	if err != nil || !ok || words[ctlHolder] == 0 {
+		return 0, 0, false
+	}
+	return int(words[ctlHolder]), sys.Monotonic() - time.Duration(words[ctlSince]), true
+}
+
 // TryCompactLock takes COMPACT, held while a checkpoint is built, CURRENT
 // flipped and files dropped, and by recovery and repair. It does not wait.
 func (l *Log) TryCompactLock() (bool, error) {

@@ -23,8 +23,8 @@ type Options struct {
 	// Counters is called under LOCK when a segment is sealed; the bytes are
 	// kept in its end record. Nil keeps none, and so does a nil answer.
 	Counters func() []byte
-	// FirstSegmentBytes is the size of segment 1; each later one is twice as
-	// large, up to 64 times. Zero is 1 MiB. For tests.
+	// FirstSegmentBytes is the smallest size of a segment; while the log grows
+	// fast they get larger, up to 16 times. Zero is 1 MiB. For tests.
 	FirstSegmentBytes int64
 }
 
@@ -67,10 +67,13 @@ type Log struct {
 	rollSize int           // size of the last counters, for when to roll
 	aheadOf  uint64        // segment whose successors were opened
 	nearEnd  uint64        // segment that was found nearly full
-	roomOf   uint64        // segment whose size is room
-	room     int64         // what it had at least when last looked at
-	refused  error         // what the caller's function said to a frame
+	limitOf  uint64        // segment whose prepared size is limitIs
+	limitIs  int64
+	roomOf   uint64 // segment whose size is room
+	room     int64  // what it had at least when last looked at
+	refused  error  // what the caller's function said to a frame
 
+	began    atomic.Uint64 // the last segment that this handle began
 	durable  atomic.Uint64 // packed; own syncs
 	poisoned atomic.Pointer[poison]
 	broken   atomic.Bool // this handle itself was told of a failure
@@ -119,6 +122,9 @@ func (l *Log) Pos() Pos {
 	p, _ := unpack(l.pos.Load()) // always one that was packed
 	return p
 }
+
+// Began is the last segment that this handle itself began, 0 for none.
+func (l *Log) Began() uint64 { return l.began.Load() }
 
 // Current is what CURRENT said when this handle last looked. Its Payload
 // belongs to the log.

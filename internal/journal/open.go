@@ -209,7 +209,7 @@ func (l *Log) create() (Current, error) {
 	if err := l.sys.SyncDir(l.dir); err != nil {
 		return Current{}, err
 	}
-	if err := l.createSegment(1, nil, segmentSize(l.o.FirstSegmentBytes, 1)); err != nil {
+	if err := l.createSegment(1, nil, l.o.FirstSegmentBytes); err != nil {
 		return Current{}, err
 	}
 	cur := Current{Level: FormatLevel, Generation: 1, First: 1}

@@ -178,7 +178,7 @@ func TestTheFormatIsWhatTheFirstReleaseWrote(t *testing.T) {
 	if ok, err := l.TryCompactLock(); !ok {
 		t.Fatal(err)
 	}
-	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal())) })
+	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal(0))) })
 	w, err := l.NewPayloadFile(1)
 	must(t, err)
 	must(t, errOf(w.Append([]byte("moved"))))

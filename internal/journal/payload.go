@@ -15,10 +15,17 @@ type PayloadWriter struct {
 	l   *Log
 	n   uint64
 	f   vfs.File
-	off int64
+	out []byte // not yet written
+	off int64  // of what is appended next
+	due int64  // where the file is synced next
 	sum uint32
 	err error
+
+	moved []*Moved
 }
+
+// payloadChunk is how much is written at once.
+const payloadChunk = 256 << 10
 
 func payloadTmp(n uint64) string { return PayloadFile(n).Name() + ".tmp" }
 
@@ -39,14 +46,10 @@ func (l *Log) NewPayloadFile(n uint64) (*PayloadWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create payload file %d: %w", n, diskFull(err))
 	}
-	w := &PayloadWriter{l: l, n: n, f: f, sum: l.seed}
+	w := &PayloadWriter{l: l, n: n, f: f, sum: l.seed, due: syncPiece}
 	var h [sideHeader]byte
 	putSideHeader(h[:], payloadMagic, n, l.store)
 	w.write(h[:])
-	if w.err != nil {
-		err := w.err
-		return nil, errors.Join(err, w.Discard())
-	}
 	return w, nil
 }
 
@@ -54,12 +57,31 @@ func (w *PayloadWriter) write(p []byte) {
 	if w.err != nil {
 		return
 	}
-	if _, err := w.f.WriteAt(p, w.off); err != nil {
-		w.err = fmt.Errorf("write payload file %d: %w", w.n, diskFull(err))
+	w.out = append(w.out, p...)
+	w.off += int64(len(p))
+	if len(w.out) >= payloadChunk {
+		w.flush()
+	}
+}
+
+// flush writes what has gathered, and syncs now and then.
+func (w *PayloadWriter) flush() {
+	if w.err != nil {
 		return
 	}
-	w.off += int64(len(p))
+	_, err := w.f.WriteAt(w.out, w.off-int64(len(w.out)))
+	w.out = w.out[:0]
+	if err == nil && w.off >= w.due {
+		w.due = w.off + syncPiece
+		err = w.f.Sync()
+	}
+	if err != nil {
+		w.err = fmt.Errorf("write payload file %d: %w", w.n, diskFull(err))
+	}
 }
+
+// Size is how many bytes the file has so far.
+func (w *PayloadWriter) Size() int64 { return w.off }
 
 // Append adds p and returns its offset in the file. An error is final: Discard.
 func (w *PayloadWriter) Append(p []byte) (off int64, err error) {
@@ -71,14 +93,46 @@ func (w *PayloadWriter) Append(p []byte) (off int64, err error) {
 	return off, w.err
 }
 
+// Move is Append of bytes that lay elsewhere, at from in a file, and keeps a
+// note of that in the file: see ReadMoved. Calls go file by file, and forward in
+// each.
+func (w *PayloadWriter) Move(file FileID, from uint32, p []byte) error {
+	off, err := w.Append(p)
+	if err != nil {
+		return err
+	}
+	if off+int64(len(p)) > maxOffset {
+		w.err = fmt.Errorf("write payload file %d: %w", w.n, ErrTooLarge)
+		return w.err
+	}
+	last := len(w.moved) - 1
+	if last < 0 || w.moved[last].From != file {
+		w.moved = append(w.moved, &Moved{From: file, To: PayloadFile(w.n)})
+		last++
+	}
+	w.moved[last].add(from, uint32(off), uint32(len(p)))
+	return nil
+}
+
+// Moved is what Move was called for, one part for each file. It belongs to the
+// caller after Finish.
+func (w *PayloadWriter) Moved() []*Moved { return w.moved }
+
 // Finish makes the file durable under its name. It is in use, and safe from
 // Drop, once Flip has named it.
 func (w *PayloadWriter) Finish() error {
-	foot := footer{number: w.n, length: w.off - sideHeader, sum: w.sum}
+	var table int64
+	if len(w.moved) > 0 {
+		table = w.off
+		if _, err := w.Append(putMoved(w.moved, w.l.seed)); err != nil {
+			return err
+		}
+	}
+	foot := footer{number: w.n, length: w.off - sideHeader, sum: w.sum, end: table}
 	var b [sideFooter]byte
 	foot.put(b[:], payloadMagic, w.l.seed)
 	w.write(b[:])
-	if w.err != nil {
+	if w.flush(); w.err != nil {
 		return w.err
 	}
 	err := w.f.Sync()

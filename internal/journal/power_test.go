@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spoolq/spool/internal/vfs/crashfs"
 )
@@ -76,7 +77,44 @@ func (w *world) run() error {
 	if err := w.append(l, 2); err != nil {
 		return err
 	}
-	return w.appendEvery(l, 12, 6)
+	if err := w.appendEvery(l, 12, 6); err != nil {
+		return err
+	}
+	return w.shrink(l)
+}
+
+// shrink lets segments grow with the log, and compacts when it has stood still:
+// blank segments are cut down.
+func (w *world) shrink(l *Log) error {
+	for range 6 {
+		if err := l.Prepare(); err != nil {
+			return err
+		}
+		w.m.Clock.Advance(time.Microsecond)
+		if err := w.append(l, 4); err != nil {
+			return err
+		}
+	}
+	w.m.Clock.Advance(time.Hour)
+	if err := compactNow(l); err != nil {
+		return err
+	}
+	return w.append(l, 2)
+}
+
+func TestTheScriptOfPowerCutsCutsSegmentsDown(t *testing.T) {
+	w := &world{m: crashfs.New(crashfs.Config{Seed: 1})}
+	cuts := 0
+	w.m.Inject(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpTruncate && strings.HasSuffix(op.Path, ".log") {
+			cuts++
+		}
+		return nil
+	})
+	must(t, w.run())
+	if cuts == 0 {
+		t.Error("no segment was cut down: the tests of power cuts do not see that")
+	}
 }
 
 // judge checks what is left of the store on m after a power cut.
@@ -399,7 +437,7 @@ func TestPreparedSegmentsAreDurable(t *testing.T) {
 	l := mustOpenOn(t, m.Process())
 	must(t, l.Prepare())
 	m = m.Crash(crashfs.KeepNone)
-	for name, size := range map[string]int{"000002.log": 2048, "000003.log": 4096, reserveName: 1024} {
+	for name, size := range map[string]int{"000002.log": 1024, "000003.log": 1024, reserveName: 1024} {
 		if b, err := m.ReadFile(join(labDir, name)); err != nil || len(b) != size {
 			t.Errorf("%s has %d bytes, want %d: %v", name, len(b), size, err)
 		}

@@ -89,7 +89,7 @@ func (l *Log) Prepare() error {
 	if err == nil {
 		err = l.prepareReserve()
 	}
-	if end, ok := l.control.pos(ctlEnd); ok && err == nil && l.nearlyFull(end) && l.Durable().Before(end) {
+	if end, ok := l.control.pos(ctlEnd); ok && err == nil && nearlyFull(end, l.sizeOf(end.Segment)) && l.Durable().Before(end) {
 		_, err = l.Sync()
 	}
 	switch {
@@ -111,7 +111,7 @@ func (l *Log) prepareSegments() error {
 		if there {
 			continue
 		}
-		if err := l.createSegment(n, nil, segmentSize(l.o.FirstSegmentBytes, n)); err != nil {
+		if err := l.createSegment(n, nil, l.nextSize()); err != nil {
 			return err
 		}
 		k = 0 // the log may have gone on meanwhile
@@ -137,9 +137,10 @@ func (l *Log) prepareReserve() error {
 		if err != nil {
 			return nil // flipped meanwhile; the next Prepare knows
 		}
-		want = max(want, info.Size+info.Size/4)
+		want = max(want, info.Size+info.Size/8)
 	}
-	if info, err := l.sys.Stat(join(l.dir, reserveName)); err == nil && info.Regular && info.Size >= want {
+	// One that is far too large goes: the store was large once.
+	if info, err := l.sys.Stat(join(l.dir, reserveName)); err == nil && info.Regular && info.Size >= want && info.Size <= 2*want {
 		return nil
 	}
 	err := l.makeFile(reserveNew, nil, want)

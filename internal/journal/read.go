@@ -38,7 +38,7 @@ func (l *Log) Behind() int64 {
 	}
 	n := end.Offset - pos.Offset
 	for s := pos.Segment; s < end.Segment && s < pos.Segment+64; s++ {
-		n += segmentSize(l.o.FirstSegmentBytes, s)
+		n += l.sizeOf(s)
 	}
 	return max(n, frameAlign)
 }

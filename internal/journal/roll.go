@@ -14,8 +14,7 @@ func (l *Log) mustRoll(n int) bool {
 	if n > loneBody || l.at.size > frameSize(loneBody) {
 		return true
 	}
-	limit := segmentSize(l.o.FirstSegmentBytes, l.at.pos.Segment)
-	return l.at.pos.Offset+frameSize(n)+l.endSpace() > limit
+	return l.at.pos.Offset+frameSize(n)+l.endSpace() > l.limit()
 }
 
 // rollFor begins the next segment, or decides that the active one grows: it
@@ -31,7 +30,7 @@ func (l *Log) rollFor(n int, class Class) error {
 	if ahead >= 2 || (ahead == 1 && class == Settle) {
 		return l.roll()
 	}
-	limit := 2 * segmentSize(l.o.FirstSegmentBytes, l.at.pos.Segment)
+	limit := 2 * l.limit()
 	if n <= loneBody && l.at.size <= frameSize(loneBody) && l.at.pos.Offset+frameSize(n)+l.endSpace() <= limit {
 		return nil
 	}
@@ -73,7 +72,7 @@ func (l *Log) extend(n int) error {
 	if need <= size {
 		return nil
 	}
-	more := max(need-size, min(extendBy, segmentSize(l.o.FirstSegmentBytes, segment)/4))
+	more := max(need-size, min(extendBy, l.o.FirstSegmentBytes/4))
 	_, err = f.WriteAt(make([]byte, more), size)
 	if noSpace(err) {
 		l.setFull(true)
@@ -110,8 +109,8 @@ func (l *Log) preparedAhead() (int, error) {
 	return 2, nil
 }
 
-// createNext makes the next segment, without bytes, under LOCK: nobody has
-// prepared it. Not made when somebody is about to.
+// createNext makes the next segment, with room for its head, under LOCK: nobody
+// has prepared it. Not made when somebody is about to.
 func (l *Log) createNext() (bool, error) {
 	ok, err := l.tryPrep()
 	if err != nil || !ok {
@@ -122,7 +121,7 @@ func (l *Log) createNext() (bool, error) {
 	if there, err := l.exists(SegmentFile(n).Name()); err != nil || there {
 		return there, err
 	}
-	if err := l.createSegment(n, nil, 0); err != nil {
+	if err := l.createSegment(n, nil, headSize); err != nil {
 		if errors.Is(err, ErrDiskFull) {
 			l.setFull(true)
 		}
@@ -133,8 +132,9 @@ func (l *Log) createNext() (bool, error) {
 
 // Seal seals the active segment now, begins the next and returns the sealed
 // number. LOCK must be held and the handle caught up. A segment that holds
-// nothing but its head is sealed too.
-func (l *Log) Seal() (uint64, error) {
+// nothing but its head is sealed too. What was prepared larger than suits a
+// store of needed bytes, and the rate of the log, is cut down.
+func (l *Log) Seal(needed int64) (uint64, error) {
 	if !l.mayWrite() {
 		return 0, ErrNotLocked
 	}
@@ -157,6 +157,9 @@ func (l *Log) Seal() (uint64, error) {
 		if !made {
 			return 0, fmt.Errorf("seal segment %d: %w", n, ErrBusy)
 		}
+	}
+	if err := l.trimAhead(needed); err != nil {
+		return 0, fmt.Errorf("seal segment %d: %w", n, err)
 	}
 	return n, l.roll()
 }
@@ -192,6 +195,7 @@ func (l *Log) roll() error {
 	}
 	l.publish()
 	l.own()
+	l.began.Store(l.at.pos.Segment)
 	l.askPrepare(false)
 	return nil
 }
@@ -227,12 +231,11 @@ func (l *Log) writeHead() error {
 // Prepare syncs it, so that the sync under LOCK that seals it is short.
 func (l *Log) askSync() {
 	segment := l.at.pos.Segment
-	if l.nearEnd != segment && l.nearlyFull(l.at.pos) {
+	if l.nearEnd != segment && nearlyFull(l.at.pos, l.limit()) {
 		l.nearEnd = segment
 		l.askPrepare(false)
 	}
 }
 
-func (l *Log) nearlyFull(p Pos) bool {
-	return p.Offset > segmentSize(l.o.FirstSegmentBytes, p.Segment)/8*7
-}
+// nearlyFull reports whether a segment that may hold limit bytes is soon sealed.
+func nearlyFull(p Pos, limit int64) bool { return p.Offset > limit/8*7 }

@@ -11,16 +11,13 @@ import (
 
 const (
 	defaultFirstSegment = 1 << 20
-	maxFirstSegment     = 8 << 20 // a segment can grow to twice 64 times that
-	segmentDoublings    = 6       // 1 MiB to 64 MiB
+	maxFirstSegment     = 8 << 20 // a segment can grow to twice 16 times that
 	loneBody            = 1 << 20 // a larger body gets a segment of its own
 	zeroChunk           = 1 << 20
+	// syncPiece is after how many bytes a large file is synced while it is
+	// written: who syncs a frame then never waits for all of it.
+	syncPiece = 16 << 20
 )
-
-// segmentSize is the size that segment n is prepared with.
-func segmentSize(first int64, n uint64) int64 {
-	return first << min(max(n, 1)-1, segmentDoublings)
-}
 
 // parseNumber is the number in a file name such as 000013.log.
 func parseNumber(name, ext string) (uint64, bool) {
@@ -81,6 +78,9 @@ func (l *Log) makeFile(name string, head []byte, size int64) error {
 	zeros := make([]byte, min(size, zeroChunk))
 	for off := int64(len(head)); off < size && err == nil; off += int64(len(zeros)) {
 		_, err = f.WriteAt(zeros[:min(int64(len(zeros)), size-off)], off)
+		if err == nil && (off+int64(len(zeros)))/syncPiece > off/syncPiece {
+			err = f.Sync()
+		}
 	}
 	if err == nil {
 		err = f.Sync()

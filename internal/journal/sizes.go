@@ -1,10 +1,8 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 )
 
 // ReadCheckpoint hands the verified content of a checkpoint to fn. Unlike
@@ -27,19 +25,93 @@ func (l *Log) FileBytes(id FileID) (int64, error) {
 	return info.Size, nil
 }
 
+// CheckpointBytes returns the size of a checkpoint, 0 when it is not there.
+func (l *Log) CheckpointBytes(n uint64) int64 {
+	info, err := l.sys.Stat(join(l.dir, checkpointName(n)))
+	if err != nil {
+		return 0
+	}
+	return info.Size
+}
+
 // SpareBytes returns how much of DiskBytes is room for the log to come: the
-// rest of the active segment and the segments prepared ahead.
+// rest of the active segment, the segments prepared ahead, and the reserve for
+// the next checkpoint.
 func (l *Log) SpareBytes() int64 {
 	pos, spare := l.Pos(), int64(0)
+	if end, ok := l.control.pos(ctlEnd); ok {
+		pos = later(pos, end)
+	}
+	if info, err := l.sys.Stat(join(l.dir, reserveName)); err == nil {
+		spare = info.Size
+	}
 	for n := pos.Segment; ; n++ {
 		size, err := l.FileBytes(SegmentFile(n))
-		if errors.Is(err, fs.ErrNotExist) {
-			break
-		}
 		if err != nil {
 			return spare
 		}
+		if n == pos.Segment {
+			size = max(0, size-pos.Offset)
+		}
 		spare += size
 	}
-	return max(0, spare-pos.Offset)
+}
+
+// LogBytes returns how much was written to the log since the current
+// checkpoint, as far as this handle knows. Segments are counted whole.
+func (l *Log) LogBytes() int64 {
+	pos := l.Pos()
+	if end, ok := l.control.pos(ctlEnd); ok {
+		pos = later(pos, end)
+	}
+	return l.bytesBetween(Pos{Segment: l.Current().Checkpoint + 1}, pos)
+}
+
+// Unused returns the bytes of the sealed segments for which needed is false,
+// less the room that sealing the active one now would waste.
+func (l *Log) Unused(needed func(FileID) bool) (bytes int64) {
+	names, err := l.sys.ReadDir(l.dir)
+	if err != nil {
+		return 0
+	}
+	pos := l.Pos()
+	for _, name := range names {
+		n, ok := parseNumber(name, ".log")
+		if !ok || n > pos.Segment || needed(SegmentFile(n)) && n < pos.Segment {
+			continue
+		}
+		size, err := l.FileBytes(SegmentFile(n))
+		switch {
+		case err != nil:
+		case n == pos.Segment:
+			bytes -= size - pos.Offset
+		default:
+			bytes += size
+		}
+	}
+	return bytes
+}
+
+// UpTo returns how much log lies between the read position and the start of
+// segment n; not ok when some of it is gone.
+func (l *Log) UpTo(n uint64) (bytes int64, ok bool) {
+	pos := l.Pos()
+	for s := pos.Segment; s < n; s++ {
+		size, err := l.FileBytes(SegmentFile(s))
+		if err != nil {
+			return 0, false
+		}
+		bytes += size
+	}
+	return max(0, bytes-pos.Offset), true
+}
+
+// bytesBetween is how much log lies from one position to a later one, 0 for
+// segments that are gone.
+func (l *Log) bytesBetween(from, to Pos) int64 {
+	n := to.Offset - from.Offset
+	for s := from.Segment; s < to.Segment; s++ {
+		n += l.sizeOf(s)
+	}
+	return max(0, n)
 }

@@ -151,7 +151,7 @@ func TestSkipToEndAppendsWithoutReading(t *testing.T) {
 		must(t, a.CatchUp(discard))
 		must(t, a.Reserve(2, Enqueue))
 		must(t, errOf(a.Append([]byte("st"), FrameHeader{Stateful: true, Epoch: 3})))
-		must(t, errOf(a.Seal())) // the last frame is a head now
+		must(t, errOf(a.Seal(0))) // the last frame is a head now
 	})
 	b := mustOpenOn(t, m.Process())
 	locked(t, b, func() {
@@ -262,7 +262,7 @@ func TestEnqueuesLeaveTheLastPreparedSegment(t *testing.T) {
 	if l.Pos().Segment != 2 {
 		t.Fatalf("at %v", l.Pos())
 	}
-	for l.Pos().Offset < 2048+500 {
+	for l.Pos().Offset < 1024+300 {
 		must(t, appendOne(l, text, Enqueue))
 		if l.Pos().Segment != 2 {
 			t.Fatalf("an enqueue went to %v", l.Pos())
@@ -275,7 +275,7 @@ func TestEnqueuesLeaveTheLastPreparedSegment(t *testing.T) {
 	for l.Pos().Segment == 3 {
 		must(t, appendOne(l, text, Enqueue))
 	}
-	if size, err := l.FileBytes(SegmentFile(3)); err != nil || size > 2*4096 {
+	if size, err := l.FileBytes(SegmentFile(3)); err != nil || size > 2*1024 {
 		t.Errorf("segment 3 grew to %d bytes (%v)", size, err)
 	}
 }
@@ -298,7 +298,7 @@ func TestASegmentGrowsOnWhileSomebodyPrepares(t *testing.T) {
 	}
 	locked(t, l, func() {
 		must(t, l.CatchUp(discard))
-		if _, err := l.Seal(); !errors.Is(err, ErrBusy) {
+		if _, err := l.Seal(0); !errors.Is(err, ErrBusy) {
 			t.Errorf("Seal says %v", err)
 		}
 	})
