@@ -38,6 +38,7 @@ type handle struct {
 	quick  gather // calls whose answer does not
 	member member
 	bells  bells
+	alarm  alarm
 	stats  *Stats
 
 	syncing   atomic.Bool
@@ -95,8 +96,9 @@ func (b *handle) Close() error {
 		b.hub.Close()
 		b.mu.Unlock()
 		b.bells.stop()
+		unset := b.alarm.stop()
 		b.wg.Wait()
-		b.closeErr = errors.Join(b.leave(), b.log.Close())
+		b.closeErr = errors.Join(b.leave(), b.log.Close(), unset)
 	})
 	return b.closeErr
 }
