@@ -25,11 +25,14 @@ type alarm struct {
 	lead time.Duration // by how much the descriptor is set to an earlier one
 }
 
-// The lead is so long that every other wake-up is early: it follows them in
-// steps. What is left of it is spun for, so there is a bound.
+// The lead follows the wake-ups in steps, and settles where one in four is
+// early: of several processes that wait for the same moment on few processors
+// some come after those that spin, and learn nothing from that. What is left of
+// the lead is spun for, so there is a bound.
 const (
-	leadStep = 2 * time.Microsecond
-	maxLead  = 100 * time.Microsecond
+	lateStep  = 1 * time.Microsecond
+	earlyStep = 3 * lateStep
+	maxLead   = 100 * time.Microsecond
 )
 
 func (h *host) Alarm() (Alarm, error) {
@@ -81,9 +84,9 @@ func (a *alarm) rang() (at time.Duration) {
 	case early > maxLead:
 		return 0
 	case early > 0:
-		a.lead = max(a.lead-leadStep, 0)
+		a.lead = max(a.lead-earlyStep, 0)
 	default:
-		a.lead = min(a.lead+leadStep, maxLead)
+		a.lead = min(a.lead+lateStep, maxLead)
 	}
 	return a.at
 }
