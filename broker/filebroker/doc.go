@@ -27,7 +27,8 @@
 //
 // A handle whose claims wait for work says so in the shared page. Who makes a
 // job claimable rings the bell file of one such handle per job. A slow poll
-// stands behind it.
+// stands behind it. A claim that knows when something is due for it wakes by
+// itself, to some ten microseconds where the system has an alarm clock.
 //
 // # Clocks
 //
@@ -41,4 +42,5 @@
 //	queue.mu   what waits for the next commit; held for a few instructions
 //	LOCK       the journal's append lock, among all processes
 //	mu         the state and the read position
+//	alarm.mu   when waiting claims wake; taken with none of the others
 package filebroker
