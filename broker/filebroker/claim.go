@@ -26,7 +26,7 @@ func (b *handle) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 	deadline := time.Now().Add(r.Wait)
 	for {
 		wait := time.Until(deadline)
-		got, idle, due, err := b.claimOnce(ctx, &r, wait > 0)
+		got, idle, err := b.claimOnce(ctx, &r, wait > 0)
 		if err != nil || len(got.Leases) > 0 {
 			return got, err
 		}
@@ -36,24 +36,46 @@ func (b *handle) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 			}
 			return got, nil
 		}
-		wait = min(wait, slowPoll/2+rand.N(slowPoll))
-		if got.NextDue > 0 {
-			wait = min(wait, got.NextDue)
-		}
-		if due > 0 {
-			wait = min(wait, due+1) // a lease may expire then, and its job be for us
-		}
-		idle.Wait(ctx, b.closed, wait)
-		b.mu.Lock()
-		b.hub.Done(idle)
-		b.mu.Unlock()
+		b.wait(ctx, idle, min(wait, slowPoll/2+rand.N(slowPoll)))
 	}
 }
 
+// idleClaim is a claim that found nothing and waits.
+type idleClaim struct {
+	*notify.Claim
+	since time.Duration // when it found nothing, on Monotonic
+	due   time.Duration // how long from then until a job is due or a rate allows one; 0: none is known
+	lease time.Duration // how long until some lease ends; 0: none is held
+}
+
+// wait waits until there may be something to take, for most at most.
+func (b *handle) wait(ctx context.Context, c *idleClaim, most time.Duration) {
+	if c.lease > 0 {
+		most = min(most, c.lease+1) // its job may be for us
+	}
+	var over <-chan time.Time
+	var stop func()
+	if c.due > 0 && c.due < most {
+		over, stop = b.alarm.at(b, c.since+c.due)
+	} else {
+		timer := time.NewTimer(most)
+		over, stop = timer.C, func() { timer.Stop() }
+	}
+	c.Wait(ctx, b.closed, over)
+	stop()
+	b.awake(c)
+}
+
+// awake ends the registration of a claim as idle.
+func (b *handle) awake(c *idleClaim) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hub.Done(c.Claim)
+}
+
 // claimOnce tries once. When there is nothing to take, nothing more to look at
-// and the caller will wait, it is registered as idle in the same commit, and due says how long
-// until some lease ends.
-func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait bool) (got broker.Claimed, idle *notify.Claim, due time.Duration, err error) {
+// and the caller will wait, it is registered as idle in the same commit.
+func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait bool) (got broker.Claimed, idle *idleClaim, err error) {
 	member := b.member.name
 	if r.Remote {
 		member = ""
@@ -63,24 +85,22 @@ func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait boo
 		tickets, got.More = b.s.ClaimAny(&b.w, now, r, member)
 		got.NextDue = b.s.NextDueAny(now, r.Queues)
 		if len(tickets) == 0 && !got.More && wait {
-			idle = b.hub.Idle(r.Queues, r.Tasks)
+			idle = &idleClaim{Claim: b.hub.Idle(r.Queues, r.Tasks), since: time.Duration(now.Steady - b.s.Epoch().Offset), due: got.NextDue}
 			b.setIdle(idleOthers | idleWorkers)
 			if at := b.s.Due(now); at > 0 {
-				due = max(time.Duration(at-now.Steady), 1)
+				idle.lease = max(time.Duration(at-now.Steady), 1)
 			}
 		}
 	}}
 	if err := b.do(ctx, o); err != nil {
 		if idle != nil {
-			b.mu.Lock()
-			b.hub.Done(idle)
-			b.mu.Unlock()
+			b.awake(idle)
 		}
-		return broker.Claimed{}, nil, 0, err
+		return broker.Claimed{}, nil, err
 	}
 	got.Leases = make([]broker.Lease, 0, len(tickets))
 	err = b.hand(&got, tickets)
-	return got, idle, due, err
+	return got, idle, err
 }
 
 // hand fills in what the state does not hold. A job whose payload is damaged

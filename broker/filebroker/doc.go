@@ -41,7 +41,9 @@
 //
 // A handle whose claims wait for work says so in the shared page. Who makes a
 // job claimable rings the bell file of one such handle per job; who has not loaded
-// the state, of one of each sort. A slow poll stands behind it.
+// the state, of one of each sort. A slow poll stands behind it. A claim that
+// knows when something is due for it wakes by itself, to some ten microseconds
+// where the system has an alarm clock.
 //
 // # Clocks
 //
@@ -56,4 +58,5 @@
 //	lazy.gate  commits share it, the load of the state excludes them
 //	LOCK       the journal's append lock, among all processes
 //	mu         the state and the read position
+//	alarm.mu   when waiting claims wake; taken with none of the others
 package filebroker

@@ -40,6 +40,7 @@ type handle struct {
 	member member
 	bells  bells
 	keeper keeper
+	alarm  alarm
 	places atomic.Pointer[places] // nil: nothing was moved
 	stats  *Stats
 
@@ -114,8 +115,9 @@ func (b *handle) Close() error {
 		b.hub.Close()
 		b.mu.Unlock()
 		b.bells.stop()
+		unset := b.alarm.stop()
 		b.wg.Wait()
-		b.closeErr = errors.Join(b.leave(), b.log.Close())
+		b.closeErr = errors.Join(b.leave(), b.log.Close(), unset)
 	})
 	return b.closeErr
 }

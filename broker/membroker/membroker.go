@@ -163,7 +163,9 @@ func (b *Broker) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 		if got.NextDue > 0 {
 			wait = min(wait, got.NextDue)
 		}
-		idle.Wait(ctx, b.closed, wait)
+		timer := time.NewTimer(wait)
+		idle.Wait(ctx, b.closed, timer.C)
+		timer.Stop()
 		b.mu.Lock()
 		b.hub.Done(idle)
 		b.mu.Unlock()

@@ -31,14 +31,12 @@ type Claim struct {
 	idle   bool
 }
 
-// Wait waits until the claim is woken, d is over, ctx ends or closed is closed.
-// It is called without the broker's mutex.
-func (c *Claim) Wait(ctx context.Context, closed <-chan struct{}, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+// Wait waits until the claim is woken, over has a value, ctx ends or closed is
+// closed. It is called without the broker's mutex.
+func (c *Claim) Wait(ctx context.Context, closed <-chan struct{}, over <-chan time.Time) {
 	select {
 	case <-c.woken:
-	case <-timer.C:
+	case <-over:
 	case <-ctx.Done():
 	case <-closed:
 	}

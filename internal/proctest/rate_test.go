@@ -42,7 +42,7 @@ func TestProofThatNoWindowExceedsItsRate(t *testing.T) {
 			span := size(2*time.Second, 60*time.Second)
 			dir := newStore(t)
 			fill(t, dir, span)
-			stall := watchStalls()
+			watched := watchWakes(t)
 			var workers []*process
 			for i := range 4 {
 				workers = append(workers, start(t, plan{Role: asFlow, Store: dir, Name: fmt.Sprintf("worker %d", i)}))
@@ -59,33 +59,41 @@ func TestProofThatNoWindowExceedsItsRate(t *testing.T) {
 			for _, w := range workers {
 				w.finish()
 			}
-			longest := stall()
-			t.Logf("the machine let a timer wait for up to %v", longest)
+			late := watched()
+			t.Logf("the machine woke who waited for a moment %v late on average, %v at worst", late.mean, late.worst)
 			for _, p := range paces {
-				p.judge(t, workers, span, longest)
+				p.judge(t, workers, span, late)
 			}
 		})
 	}
 }
 
-// watchStalls begins to watch how late timers are on this machine; longest ends
-// that, and returns the worst.
-func watchStalls() (longest func() time.Duration) {
-	end, worst := make(chan struct{}), make(chan time.Duration)
+// lateness is how late this machine wakes whom an alarm clock wakes.
+type lateness struct{ mean, worst time.Duration }
+
+// watchWakes begins to watch that; watched ends it, and returns what it saw.
+func watchWakes(t *testing.T) (watched func() lateness) {
+	t.Helper()
+	alarm, err := system.Alarm()
+	must(t, err)
+	seen := make(chan lateness)
 	go func() {
-		late := time.Duration(0)
-		for {
+		var l lateness
+		for n := time.Duration(1); ; n++ {
 			at := now() + 5*time.Millisecond
-			select {
-			case <-time.After(at - now()):
-				late = max(late, now()-at)
-			case <-end:
-				worst <- late
+			if alarm.Set(at) != nil || alarm.Next() != nil {
+				seen <- l
 				return
 			}
+			late := now() - at
+			l.worst = max(l.worst, late)
+			l.mean += (late - l.mean) / n
 		}
 	}()
-	return func() time.Duration { close(end); return <-worst }
+	return func() lateness {
+		must(t, alarm.Close())
+		return <-seen
+	}
 }
 
 func sleepUntil(at time.Duration) { <-time.After(at - now()) }
@@ -108,7 +116,7 @@ func fill(t *testing.T, dir string, span time.Duration) {
 }
 
 // judge compares the claims of all workers with the rate.
-func (p *paced) judge(t *testing.T, workers []*process, span, stall time.Duration) {
+func (p *paced) judge(t *testing.T, workers []*process, span time.Duration, late lateness) {
 	t.Helper()
 	at, took := p.claims(t, workers, span)
 	worst := largestBurst(at, p.rate)
@@ -119,7 +127,7 @@ func (p *paced) judge(t *testing.T, workers []*process, span, stall time.Duratio
 	if worst > float64(p.rate.Burst) {
 		t.Errorf("%s %s: a window holds %.6f claims more than rate × window, allowed are %d", p.task.Name(), p.of, worst, p.rate.Burst)
 	}
-	if least := p.least(stall); use < least {
+	if least := p.least(late); use < least {
 		t.Errorf("%s %s: %.2f %% of what is allowed is used, want %.2f %%", p.task.Name(), p.of, 100*use, 100*least)
 	}
 }
@@ -151,11 +159,17 @@ func (p *paced) claims(t *testing.T, workers []*process, span time.Duration) (at
 }
 
 // least is the part of what is allowed that has to be used: all but 1 %, in the
-// full size and where the burst makes up for claims that are late since the
-// machine stalls. A burst of 1 makes up for nothing: no two claims may be closer
-// than the rate says.
-func (p *paced) least(stall time.Duration) float64 {
-	if slack := p.rate.Per * time.Duration(p.rate.Burst-1) / time.Duration(p.rate.Count); slack < 4*stall {
+// full size and where this machine wakes a claim soon enough for that. A burst
+// makes up for claims that are late for as long as the rate takes to earn it. A
+// burst of 1 makes up for nothing, since no two claims may be closer than the
+// rate says: each loses what it is late by.
+func (p *paced) least(late lateness) float64 {
+	interval := p.rate.Per / time.Duration(p.rate.Count)
+	slack, loss := interval*time.Duration(p.rate.Burst-1), late.worst
+	if p.rate.Burst == 1 {
+		slack, loss = interval/100, late.mean
+	}
+	if slack < 4*loss {
 		return 0.6
 	}
 	return size(0.6, 0.99)

@@ -142,6 +142,9 @@ var agreements = []struct {
 	{"a file watch sees writes", watchFile},
 	{"a watch of what vanishes says to look at everything", watchGone},
 	{"a closed watcher ends the wait", watchClose},
+	{"an alarm clock rings at the moment that was set last, and not before", alarmRings},
+	{"an alarm clock rings at once for what has passed", alarmPast},
+	{"a closed alarm clock ends the wait", alarmClose},
 	{"a killed process frees its lock and its files close", killed},
 	{"the boot has one name", boots},
 }

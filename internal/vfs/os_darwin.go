@@ -54,3 +54,7 @@ func judgeMount(name string, st *unix.Statfs_t, allow bool) error {
 func (h *host) Watch() (Watcher, error) {
 	return nil, fmt.Errorf("watch files on macOS: %w", errors.ErrUnsupported)
 }
+
+func (h *host) Alarm() (Alarm, error) {
+	return nil, fmt.Errorf("make an alarm clock on macOS: %w", errors.ErrUnsupported)
+}

@@ -248,7 +248,11 @@ func TestDescriptorsAreGivenBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, err := range []error{f.Truncate(4096), OS().SyncDir(dir), w.Dir(dir), w.Close(), f.Close()} {
+		a, err := OS().Alarm()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range []error{a.Set(OS().Monotonic() + time.Hour), a.Close(), f.Truncate(4096), OS().SyncDir(dir), w.Dir(dir), w.Close(), f.Close()} {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -153,6 +153,10 @@ func (h *host) Watch() (Watcher, error) {
 	return nil, fmt.Errorf("watch files on Windows: %w", errors.ErrUnsupported)
 }
 
+func (h *host) Alarm() (Alarm, error) {
+	return nil, fmt.Errorf("make an alarm clock on Windows: %w", errors.ErrUnsupported)
+}
+
 // patiently calls fn again, for about two seconds at most, while another program
 // (a virus scanner, an indexer) has the file open in the way.
 func patiently(fn func() error) error {

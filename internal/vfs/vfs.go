@@ -35,6 +35,24 @@ type Clock interface {
 	// the same in all its containers. It is zero where the system does not
 	// tell; two zero ids may be two boots.
 	BootID() [16]byte
+	// Alarm returns an alarm clock, set to nothing yet. Where the system has no
+	// such thing its error wraps errors.ErrUnsupported. Callers use a timer of
+	// package time after this and any other error of an Alarm.
+	Alarm() (Alarm, error)
+}
+
+// Alarm waits for a moment. In a process that is idle a timer of package time
+// is late by up to a millisecond, and this by what it takes to wake a thread.
+// Safe for concurrent use.
+type Alarm interface {
+	// Set makes Next return at a moment of Monotonic, not before, or at once when
+	// that has passed. It takes the place of what was set.
+	Set(at time.Duration) error
+	// Next waits for a moment that was set, which another Set may have replaced
+	// since. It holds no thread. It returns an error after Close.
+	Next() error
+	// Close ends a Next that waits.
+	Close() error
 }
 
 // FS is a file system as the store sees it.

@@ -178,6 +178,12 @@ func (p *Process) Wall() time.Time { return p.m.Clock.Wall() }
 // Monotonic is that of the machine's Clock.
 func (p *Process) Monotonic() time.Duration { return p.m.Clock.Monotonic() }
 
+// Alarm says that there is none: package time wakes whoever waits, as the clock
+// can follow that.
+func (p *Process) Alarm() (vfs.Alarm, error) {
+	return nil, fmt.Errorf("make an alarm clock: %w", errors.ErrUnsupported)
+}
+
 // BootID differs from that of the machine before a crash.
 func (p *Process) BootID() [16]byte { return p.m.bootID() }
 
