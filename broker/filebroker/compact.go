@@ -54,8 +54,8 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 // size is that of the directory, and how much of it is used: the rest is room
 // for the log to come.
 func (b *handle) size() (all, used int64, err error) {
-	all, err = b.log.DiskBytes()
-	return all, max(0, all-b.log.SpareBytes()), err
+	all, spare, err := b.log.Disk()
+	return all, max(0, all-spare), err
 }
 
 // compactOnce makes one checkpoint, and says whether there is more to move than

@@ -50,11 +50,11 @@ func (l *Log) least(used int64) int64 {
 // nextSize is the size of the next segment that is prepared: by how much the
 // store holds, and how fast the one before the active was filled.
 func (l *Log) nextSize() int64 {
-	all, err := l.DiskBytes()
+	all, spare, err := l.Disk()
 	if err != nil {
 		return l.fastSize()
 	}
-	return max(l.least(all-l.SpareBytes()-controlSize), l.fastSize())
+	return max(l.least(all-spare-controlSize), l.fastSize())
 }
 
 func (l *Log) fastSize() int64 {

@@ -78,7 +78,9 @@ func TestCompactionsOfASmallStoreKeepItSmall(t *testing.T) {
 		must(t, appendOne(l, "small", Enqueue))
 		must(t, compactNow(l))
 		must(t, l.Prepare())
-		if size := must1(l.DiskBytes()); size > 40<<10 {
+		size, _, err := l.Disk()
+		must(t, err)
+		if size > 40<<10 {
 			t.Fatalf("at segment %d the store has %d bytes", l.Pos().Segment, size)
 		}
 	}

@@ -287,28 +287,6 @@ func (l *Log) LoadBytes() (int64, error) {
 	return n, nil
 }
 
-// DiskBytes is the size of all files of the store, prepared ones too.
-func (l *Log) DiskBytes() (int64, error) {
-	names, err := l.sys.ReadDir(l.dir)
-	if err != nil {
-		return 0, fmt.Errorf("list the store: %w", err)
-	}
-	var sum int64
-	for _, n := range names {
-		info, err := l.sys.Stat(join(l.dir, n))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return 0, fmt.Errorf("list the store: %w", err)
-		}
-		if info.Regular {
-			sum += info.Size
-		}
-	}
-	return sum, nil
-}
-
 // Close closes the handle; LOCK, COMPACT and PREP must not be held. It syncs
 // nothing. Nothing read from Frames or Shared may be used after it.
 func (l *Log) Close() error {

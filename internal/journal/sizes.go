@@ -1,8 +1,11 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"strings"
 )
 
 // ReadCheckpoint hands the verified content of a checkpoint to fn. Unlike
@@ -34,27 +37,38 @@ func (l *Log) CheckpointBytes(n uint64) int64 {
 	return info.Size
 }
 
-// SpareBytes returns how much of DiskBytes is room for the log to come: the
-// rest of the active segment, the segments prepared ahead, and the reserve for
-// the next checkpoint.
-func (l *Log) SpareBytes() int64 {
-	pos, spare := l.Pos(), int64(0)
+// Disk returns the size of all files of the store, and how much of that is room
+// for the log to come: the rest of the active segment, the segments prepared
+// ahead or just being so, and the reserve for the next checkpoint.
+func (l *Log) Disk() (all, spare int64, err error) {
+	names, err := l.sys.ReadDir(l.dir)
+	if err != nil {
+		return 0, 0, fmt.Errorf("list the store: %w", err)
+	}
+	pos := l.Pos()
 	if end, ok := l.control.pos(ctlEnd); ok {
 		pos = later(pos, end)
 	}
-	if info, err := l.sys.Stat(join(l.dir, reserveName)); err == nil {
-		spare = info.Size
-	}
-	for n := pos.Segment; ; n++ {
-		size, err := l.FileBytes(SegmentFile(n))
+	for _, name := range names {
+		info, err := l.sys.Stat(join(l.dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
-			return spare
+			return 0, 0, fmt.Errorf("list the store: %w", err)
 		}
-		if n == pos.Segment {
-			size = max(0, size-pos.Offset)
+		if !info.Regular {
+			continue
 		}
-		spare += size
+		all += info.Size
+		switch n, isSegment := parseNumber(name, ".log"); {
+		case name == reserveName || strings.HasSuffix(name, ".new") || isSegment && n > pos.Segment:
+			spare += info.Size
+		case isSegment && n == pos.Segment:
+			spare += max(0, info.Size-pos.Offset)
+		}
 	}
+	return all, spare, nil
 }
 
 // LogBytes returns how much was written to the log since the current
