@@ -113,7 +113,8 @@ func Key(key string) JobOption {
 	})
 }
 
-// KeyWindow holds the key for d from the enqueue, whatever becomes of the job.
+// KeyWindow holds the key for d from the enqueue, whatever becomes of the job. It
+// needs a Key or KeyBy.
 func KeyWindow(d time.Duration) JobOption {
 	return jobOption(func(s *jobSpec) {
 		if d <= 0 {
@@ -124,7 +125,7 @@ func KeyWindow(d time.Duration) JobOption {
 }
 
 // KeyUntilStarted holds the key until the job is claimed for the first time, so
-// that an enqueue during its run adds a job.
+// that an enqueue during its run adds a job. It needs a Key or KeyBy.
 func KeyUntilStarted() JobOption {
 	return jobOption(func(s *jobSpec) { s.job.KeyHold, s.job.KeyFor = broker.HoldUntilStarted, 0 })
 }
