@@ -52,6 +52,8 @@ func (c *Client) prepareBatch(done Spec, members []Spec) (*queueJobs, error) {
 			what = fmt.Sprintf("member %d of %d", i, len(members))
 		}
 		switch {
+		case s.Task() == "":
+			return nil, fmt.Errorf("%w: %s is missing: make it with Task.With or Raw", ErrInvalid, what)
 		case s.job.queue != done.job.queue:
 			return nil, fmt.Errorf("%w: %s belongs to queue %s, the completion job to %s: a batch is in one queue", ErrInvalid, what, s.job.queue, done.job.queue)
 		case s.job.job.Key != "":
