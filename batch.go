@@ -14,7 +14,11 @@ type Batch struct {
 // EnqueueBatch adds members and done, their completion job, in one commit. done
 // waits until each member had its first final state: done, dead or cancelled
 // (deleted is one, too); a requeue of a member changes nothing. Then it is a
-// ready job like any other, and its handler may look the members up.
+// ready job like any other.
+//
+// To look the members up, its handler needs their ids (Batch.Members), and they
+// need a Retain, since a done job without a result is dropped at once. Job.Batch
+// of a member is the id of the completion job.
 //
 // All jobs belong to one queue, and to one call: at most Caps.MaxBatch jobs. A
 // job of a batch cannot have a key, since a job that holds the key already, and
@@ -52,6 +56,8 @@ func (c *Client) prepareBatch(done Spec, members []Spec) (*queueJobs, error) {
 			what = fmt.Sprintf("member %d of %d", i, len(members))
 		}
 		switch {
+		case s.Task() == "":
+			return nil, fmt.Errorf("%w: %s is missing: make it with Task.With or Raw", ErrInvalid, what)
 		case s.job.queue != done.job.queue:
 			return nil, fmt.Errorf("%w: %s belongs to queue %s, the completion job to %s: a batch is in one queue", ErrInvalid, what, s.job.queue, done.job.queue)
 		case s.job.job.Key != "":

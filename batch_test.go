@@ -67,6 +67,7 @@ func TestBadBatchesAreRefused(t *testing.T) {
 		{"a member with a key", whole.With("x"), []spool.Spec{keyed.With(1)}, `member 1 of 1 (keyed) has the key "k"`},
 		{"a completion job with a key", whole.With("x", spool.Key("k")), []spool.Spec{part.With(1)}, `the completion job (whole) has the key "k"`},
 		{"a completion job with a delay", whole.With("x", spool.Delay(1)), []spool.Spec{part.With(1)}, "Delay or At"},
+		{"no completion job", spool.Spec{}, []spool.Spec{part.With(1)}, "the completion job is missing"},
 		{"a bad member", whole.With("x"), []spool.Spec{part.With(1, spool.MaxAttempts(-1))}, "max attempts"},
 		{"too many members", whole.With("x"), make([]spool.Spec, broker.MaxBatchJobs), "limits of one call"},
 	} {

@@ -162,6 +162,7 @@ func (r *run) declare(ctx context.Context, own declaration) error {
 		if s.Owner == r.cfg.Name || s.Declared != nil && s.Declared.Owner == r.cfg.Name {
 			set.add(s.Queue)
 		}
+		r.warnOfTakeover(set[s.Queue], &s)
 	}
 	for _, queue := range slices.Sorted(maps.Keys(set)) {
 		change := broker.Change{Declare: true, Owner: r.cfg.Name, Set: set[queue], Start: last.id, Age: time.Since(last.started)}
@@ -173,6 +174,24 @@ func (r *run) declare(ctx context.Context, own declaration) error {
 		}
 	}
 	return nil
+}
+
+// warnOfTakeover says which other program is about to lose its setting old to one
+// of the same name that is declared now.
+func (r *run) warnOfTakeover(set []broker.Setting, old *broker.QueueSetting) {
+	owner := old.Owner
+	if old.Declared != nil {
+		owner = old.Declared.Owner
+	}
+	if owner == "" || owner == r.cfg.Name {
+		return
+	}
+	for _, s := range set {
+		if s.Kind == old.Kind && s.Name == old.Name {
+			r.log.Warn("a setting that another program declared is taken over: the last start decides, so give one of the two another name",
+				"setting", string(s.Kind)+" "+s.Name, "queue", old.Queue, "worker", r.cfg.Name, "of", owner)
+		}
+	}
 }
 
 func (d declaration) addAll(o declaration) {

@@ -315,6 +315,32 @@ func TestWorkersOfOneNameInOneProgramDeclareTogether(t *testing.T) {
 	})
 }
 
+func TestAWorkerThatTakesOverTheSettingOfAnotherNameSaysSo(t *testing.T) {
+	bubble(t, func(b *bench) {
+		start := func(owner, task string) (stop func() error) {
+			declared := spool.Define[int](task, spool.RateLimit("1/s", spool.Bucket("api")), spool.RunningLimit(1))
+			w := spool.NewWorker(b.Client, spool.WorkerConfig{Name: owner, Schedules: []spool.Schedule{{Name: "s", Spec: "@daily", Job: declared.With(1)}}})
+			declared.Handle(w, func(context.Context, int) error { return nil })
+			stop = b.start(w)
+			synctest.Wait()
+			return stop
+		}
+		const warning = "is taken over"
+		b.must(start("shop", "sell")())
+		b.must(start("shop", "sell")())
+		want(b, "warnings while one program declares", b.log.count(warning), 0)
+		b.must(start("press", "print")())
+		want(b, "of the limit", b.log.count(`setting="limit api" queue=default worker=press of=shop`), 1)
+		want(b, "of the schedule", b.log.count(`setting="schedule s" queue=default worker=press of=shop`), 1)
+		want(b, "warnings", b.log.count(warning), 2)
+		// Under an operator's setting, too, since that may be cleared.
+		byHand := broker.Setting{Kind: broker.LimitSetting, Name: "api", Limit: &broker.Limit{Tasks: []string{"sell"}, Running: 1}}
+		b.must(b.Configure(b.ctx, "default", broker.Change{Set: []broker.Setting{byHand}}))
+		b.must(start("shop", "sell")())
+		want(b, "of the limit under an operator's", b.log.count(`setting="limit api" queue=default worker=shop of=press`), 1)
+	})
+}
+
 func TestADeclarationThatFailsIsRepeatedAndStopsNobody(t *testing.T) {
 	task := spool.Define[int]("t", spool.RunningLimit(1))
 	bubble(t, func(b *bench) {

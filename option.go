@@ -113,7 +113,8 @@ func Key(key string) JobOption {
 	})
 }
 
-// KeyWindow holds the key for d from the enqueue, whatever becomes of the job.
+// KeyWindow holds the key for d from the enqueue, whatever becomes of the job. It
+// needs a Key or KeyBy.
 func KeyWindow(d time.Duration) JobOption {
 	return jobOption(func(s *jobSpec) {
 		if d <= 0 {
@@ -124,7 +125,7 @@ func KeyWindow(d time.Duration) JobOption {
 }
 
 // KeyUntilStarted holds the key until the job is claimed for the first time, so
-// that an enqueue during its run adds a job.
+// that an enqueue during its run adds a job. It needs a Key or KeyBy.
 func KeyUntilStarted() JobOption {
 	return jobOption(func(s *jobSpec) { s.job.KeyHold, s.job.KeyFor = broker.HoldUntilStarted, 0 })
 }
@@ -149,12 +150,18 @@ func repeat(r broker.KeyRepeat) JobOption {
 	})
 }
 
-// Ordered runs the jobs of one group one at a time, in their order: the next one
-// waits until the job before it is done, dead or cancelled, its retries
-// included. A job without a group belongs to the group of its tenant's name.
+// Ordered runs the jobs of one group one at a time, in the order of the queue (by
+// priority, then by the time at which each became ready, so that a delayed job
+// holds nobody up before it is due). The next one waits until the job before it
+// is done, dead or cancelled, its retries and snoozes included. A job without a
+// group belongs to the group of its tenant's name.
 func Ordered() JobOption { return jobOption(func(s *jobSpec) { s.job.Ordered = true }) }
 
-// Tenant says who the job is for.
+// Tenant says who the job is for. The tenants of a queue take turns, in jobs of
+// one priority, so that a flood from one delays another's job by one turn at
+// most. A tenant of weight 3 has three jobs in a turn; each has weight 1 until an
+// operator says otherwise (Client.Configure with a broker.WeightSetting, or spool
+// weight).
 func Tenant(name string) JobOption {
 	return jobOption(func(s *jobSpec) { s.job.Tenant, s.tenantSet = name, true })
 }

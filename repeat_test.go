@@ -90,6 +90,8 @@ func TestRepeatsThatMakeNoSenseAreRefused(t *testing.T) {
 			opts []spool.JobOption
 			part string
 		}{
+			"a window without a key":   {[]spool.JobOption{spool.KeyWindow(time.Hour)}, "KeyWindow and KeyUntilStarted need a Key"},
+			"a hold without a key":     {[]spool.JobOption{spool.KeyUntilStarted()}, "KeyWindow and KeyUntilStarted need a Key"},
 			"replace without a key":    {[]spool.JobOption{spool.Replace()}, "Replace needs a Key"},
 			"debounce without a key":   {[]spool.JobOption{spool.Debounce(), spool.Delay(1)}, "Debounce needs a Key"},
 			"debounce without a delay": {[]spool.JobOption{spool.Debounce(), spool.Key("k")}, "Debounce needs a Delay"},
@@ -103,9 +105,13 @@ func TestRepeatsThatMakeNoSenseAreRefused(t *testing.T) {
 			wantText(b, err.Error(), c.part)
 		}
 		want(b, "enqueued", b.totals().Enqueued, 0)
+		// Of no key there is nothing to hold.
+		some := spool.Define[string]("some", spool.KeyWindow(time.Hour), spool.Replace(), spool.KeyBy(func(s string) string { return s }))
+		_, err := some.Enqueue(b.ctx, b.Client, "")
+		b.must(err)
 		// The call decides before the task.
 		task := spool.Define[string]("t", spool.Replace())
-		_, err := task.Enqueue(b.ctx, b.Client, "x", spool.Key("k"), spool.Debounce(), spool.Delay(time.Hour))
+		_, err = task.Enqueue(b.ctx, b.Client, "x", spool.Key("k"), spool.Debounce(), spool.Delay(time.Hour))
 		b.must(err)
 	})
 }

@@ -181,7 +181,8 @@ func (c *Client) changeSchedule(ctx context.Context, queue, name, verb string, c
 }
 
 // TriggerSchedule enqueues the schedule's job now, also when it is paused, and
-// leaves its instants as they are.
+// leaves its instants as they are. The job is for no instant of the schedule: it
+// has no header spool.tick.
 func (c *Client) TriggerSchedule(ctx context.Context, queue, name string) (Enqueued, error) {
 	s, err := c.schedule(ctx, queue, name)
 	if err != nil {

@@ -75,8 +75,13 @@ func (s *Spec) encode(c *Client, depth int) (broker.NewJob, error) {
 
 // check returns the first bad option, or what the options want of each other.
 func (s *jobSpec) check() error {
-	if s.err != nil || s.job.KeyRepeat == broker.RepeatFirst {
+	switch {
+	case s.err != nil:
 		return s.err
+	case s.job.Key == "" && s.job.KeyHold != broker.HoldUntilFinal:
+		return fmt.Errorf("%w: KeyWindow and KeyUntilStarted need a Key or KeyBy: they say how long the key is held", ErrInvalid)
+	case s.job.KeyRepeat == broker.RepeatFirst:
+		return nil
 	}
 	name := "Replace"
 	if s.job.KeyRepeat == broker.RepeatDebounce {

@@ -90,7 +90,7 @@ func (t *Task[In]) set(s *Spec, in In) {
 	s.args = in
 	if t.keyBy != nil && !s.job.keySet {
 		if s.job.job.Key = t.keyBy(in); s.job.job.Key == "" {
-			s.job.job.KeyRepeat = broker.RepeatFirst // of no key
+			s.job.job.KeyRepeat, s.job.job.KeyHold, s.job.job.KeyFor = broker.RepeatFirst, broker.HoldUntilFinal, 0 // of no key
 		}
 	}
 	if t.tenantBy != nil && !s.job.tenantSet {

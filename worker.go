@@ -45,6 +45,8 @@ type WorkerConfig struct {
 	// declared at an earlier start, and this one does not, is gone from the
 	// store. So the last start decides, in a deploy as in a rollback, and
 	// programs that declare different things need workers of different names.
+	// The names of their limits (Bucket) and schedules must differ, too, within a
+	// queue: else the last start takes the setting over, and logs a warning.
 	Schedules []Schedule
 	// NoScheduler makes the worker serve no schedules. By default every running
 	// worker serves all schedules of the store, whoever declared them.

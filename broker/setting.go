@@ -20,12 +20,14 @@ type Setting struct {
 	// queue or "tenant" for each tenant; of ageing, "".
 	Name string `json:"name"`
 
-	Limit     *Limit        `json:"limit,omitempty"`
-	Weight    int           `json:"weight,omitempty"` // 1 to MaxWeight
-	Capacity  *Capacity     `json:"capacity,omitempty"`
-	Retention *Retention    `json:"retention,omitempty"`
-	Ageing    time.Duration `json:"ageing,omitempty"` // see Ageing in contract rule 7
-	Schedule  *Schedule     `json:"schedule,omitempty"`
+	Limit     *Limit     `json:"limit,omitempty"`
+	Weight    int        `json:"weight,omitempty"` // 1 to MaxWeight
+	Capacity  *Capacity  `json:"capacity,omitempty"`
+	Retention *Retention `json:"retention,omitempty"`
+	// Ageing is the step in which waiting jobs rise: one that is ready for that
+	// long goes before one of the next higher priority that has just become ready.
+	Ageing   time.Duration `json:"ageing,omitempty"`
+	Schedule *Schedule     `json:"schedule,omitempty"`
 
 	// Owner is who declared it; "" says that an operator set it.
 	Owner string `json:"owner,omitempty"`
@@ -189,7 +191,11 @@ type QueueSetting struct {
 // ErrInvalid and names the field.
 func (s *Setting) Validate() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %.64s %.64q: %s", ErrInvalid, s.Kind, s.Name, fmt.Sprintf(format, args...))
+		what := fmt.Sprintf("%.64s %.64q", s.Kind, s.Name)
+		if s.Name == "" && (s.Kind == CapacitySetting || s.Kind == RetentionSetting || s.Kind == AgeingSetting) {
+			what = string(s.Kind) + " of the queue"
+		}
+		return fmt.Errorf("%w: %s: %s", ErrInvalid, what, fmt.Sprintf(format, args...))
 	}
 	switch s.Kind {
 	case LimitSetting:
@@ -219,7 +225,10 @@ func (s *Setting) Validate() error {
 			return bad("a capacity is for the queue (%q) or for each tenant (%q)", "", TenantCapacity)
 		}
 	case RetentionSetting:
-		if s.Retention == nil || max(s.Retention.Done, s.Retention.Dead, s.Retention.Cancelled) > MaxDelay {
+		if s.Retention == nil {
+			return bad("has no retention")
+		}
+		if max(s.Retention.Done, s.Retention.Dead, s.Retention.Cancelled) > MaxDelay {
 			return bad("a retention is at most 100 years")
 		}
 		if s.Name != "" {
@@ -229,7 +238,7 @@ func (s *Setting) Validate() error {
 		}
 	case AgeingSetting:
 		if s.Ageing <= 0 || s.Ageing > MaxDelay {
-			return bad("the step is %v, it has to be above 0", s.Ageing)
+			return bad("the step is %v, it has to be above 0 and at most 100 years", s.Ageing)
 		}
 	case ScheduleSetting:
 		if err := ValidName(s.Name); err != nil {

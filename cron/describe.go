@@ -12,7 +12,7 @@ import (
 // what it was meant to. It is empty for the zero Expr.
 func (e Expr) Describe() string {
 	if e.every > 0 {
-		return fmt.Sprintf("every %v, counted from 1970-01-01 00:00 UTC", e.every)
+		return fmt.Sprintf("every %s, counted from 1970-01-01 00:00 UTC", short(e.every))
 	}
 	if e.sets[second] == 0 {
 		return ""
@@ -27,6 +27,18 @@ func (e Expr) Describe() string {
 		parts = append(parts, "in "+list(e.sets[month], "and", monthName))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// short writes a duration without the zeros at its end: 5m, not 5m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // listed is how many times of day are written out.

@@ -33,6 +33,11 @@ func TestDescribe(t *testing.T) {
 		{"5 30 2 * * *", "at 02:30:05, every day"},
 		{"* 30 2 * * *", "every second, at 02:30, every day"},
 		{"1,2 0 * * * *", "at seconds 1 and 2, every hour"},
+		{"@every 5m", "every 5m, counted from 1970-01-01 00:00 UTC"},
+		{"@every 10s", "every 10s, counted from 1970-01-01 00:00 UTC"},
+		{"@every 24h", "every 24h, counted from 1970-01-01 00:00 UTC"},
+		{"@every 90m", "every 1h30m, counted from 1970-01-01 00:00 UTC"},
+		{"@every 1h10s", "every 1h0m10s, counted from 1970-01-01 00:00 UTC"},
 		{"@every 90s", "every 1m30s, counted from 1970-01-01 00:00 UTC"},
 	} {
 		t.Run(c.expr, func(t *testing.T) {

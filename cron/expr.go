@@ -66,7 +66,7 @@ var fields = [6]field{
 func Every(d time.Duration) (Expr, error) {
 	switch {
 	case d < MinEvery || d > MaxEvery:
-		return Expr{}, fmt.Errorf("cron: interval %v is out of range; allowed are %v to %v", d, MinEvery, MaxEvery)
+		return Expr{}, fmt.Errorf("cron: interval %s is out of range; allowed are %s to %s", short(d), short(MinEvery), short(MaxEvery))
 	case d%time.Millisecond != 0:
 		return Expr{}, fmt.Errorf("cron: interval %v is not a whole number of milliseconds", d)
 	}

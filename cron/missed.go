@@ -55,7 +55,7 @@ func (c CatchUp) Validate() error {
 	case c.Cap < 0 || c.Cap > MaxCap:
 		return fmt.Errorf("cron: the cap of %d missed ticks is out of range; allowed are 1 to %d (0 means %d)", c.Cap, MaxCap, DefaultCap)
 	case c.Grace < 0 || c.Grace > MaxEvery:
-		return fmt.Errorf("cron: the grace of %v for missed ticks is out of range; allowed are 0 (which means %v) to %v", c.Grace, DefaultGrace, MaxEvery)
+		return fmt.Errorf("cron: the grace of %s for missed ticks is out of range; allowed are 0 (which means %s) to %s", short(c.Grace), short(DefaultGrace), short(MaxEvery))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package cron
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -278,9 +279,25 @@ func (r *reader) interval() (lo, hi int, open bool, err error) {
 		hi = 7 // as in SAT-SUN
 	}
 	if lo > hi {
-		return 0, 0, false, r.fault(start, "the range %s runs backwards", r.text[start:r.at])
+		text := r.text[start:r.at]
+		return 0, 0, false, r.fault(start, "the range %s runs backwards, as %s it would not", text, r.forwards(lo, text))
 	}
 	return lo, hi, false, nil
+}
+
+// forwards writes a range from lo that runs backwards as what was meant: past the
+// field's end, and on from its beginning.
+func (r *reader) forwards(lo int, text string) string {
+	spec := r.spec()
+	from, to, _ := strings.Cut(text, "-")
+	least, most := strconv.Itoa(spec.min), strconv.Itoa(spec.max)
+	if spec.names != nil {
+		least, most = spec.names[0], spec.names[len(spec.names)-1]
+	}
+	if lo > spec.max {
+		return least + "-" + to // from 7, which is Sunday
+	}
+	return from + "-" + most + "," + least + "-" + to
 }
 
 // value reads a number or a name.

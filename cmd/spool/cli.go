@@ -139,5 +139,12 @@ func withUsage(err error) error {
 			command = node.FullPath()
 		}
 	}
-	return usagef("%v (%s --help shows what can be given)", err, command)
+	said := parserWords.Replace(err.Error())
+	if strings.HasPrefix(said, "unexpected argument") && (command == "spool schedule next" || command == "spool schedule add") {
+		said += ": an expression goes in quotes, as '30 2 * * *'"
+	}
+	return usagef("%s (%s --help shows what can be given)", said, command)
 }
+
+// parserWords puts what the parser says in words for people.
+var parserWords = strings.NewReplacer("expected value value but", "expected a value but", " (short flag)", "", " (long flag)", "")

@@ -53,17 +53,27 @@ func (c *explainCmd) Run(a *app) error {
 		if a.json {
 			return a.object(explainedView{job.ID, job.Queue, job.Task, job.State, newExplanationView(x)})
 		}
-		return a.explain(&job, &x)
+		return a.explain(ctx, client, &job, &x)
 	})
 }
 
 // explain says why a job does not run, and what would change that.
-func (a *app) explain(j *broker.Job, x *broker.Explanation) error {
+func (a *app) explain(ctx context.Context, client *spool.Client, j *broker.Job, x *broker.Explanation) error {
 	if err := a.printf("%s: %s", x.Reason, text.Safe(x.Text)); err != nil {
 		return err
 	}
 	if !x.Until.IsZero() {
 		if err := a.printf("until %s", text.When(x.Until, a.now())); err != nil {
+			return err
+		}
+	}
+	if who := whoIs(ctx, client, j.Queue, x.Worker); who != "" {
+		if err := a.printf("by %s", text.Safe(who)); err != nil {
+			return err
+		}
+	}
+	if x.Reason == broker.WhyFinal && j.Error != "" {
+		if err := a.printf("error: %s", text.Line(j.Error, "       ")); err != nil {
 			return err
 		}
 	}
@@ -76,6 +86,24 @@ func (a *app) explain(j *broker.Job, x *broker.Explanation) error {
 		return a.printf("what would change it: %s", way)
 	}
 	return nil
+}
+
+// whoIs names a worker that lives, as stats lists it; "" when there is none of
+// that id (a lease may be in the name of somebody who claimed by hand).
+func whoIs(ctx context.Context, client *spool.Client, queue, id string) string {
+	if id == "" {
+		return ""
+	}
+	workers, err := client.Workers(ctx, queue)
+	if err != nil {
+		return "" // a nicety
+	}
+	for _, w := range workers {
+		if w.ID == id {
+			return fmt.Sprintf("%s on host %s, process %d", w.Name, w.Host, w.PID)
+		}
+	}
+	return ""
 }
 
 // wayOut says what would let the job run, or run sooner.
@@ -99,11 +127,15 @@ func wayOut(j *broker.Job, x *broker.Explanation) string {
 	case broker.WhyBatch:
 		return "the end of the batch's other jobs: done, dead or cancelled"
 	case broker.WhyLeased:
+		if j.CancelRequested {
+			return "the end of the run: its worker is asked to stop it"
+		}
 		return "the end of the run; spool cancel asks the worker to stop it"
 	case broker.WhyFinal:
 		if j.State == broker.Dead {
 			return "spool dead requeue " + j.ID.String()
 		}
+		return fmt.Sprintf("an enqueue anew, since it is final (spool show %s --payload prints its payload)", j.ID)
 	}
 	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
@@ -167,7 +168,7 @@ func TestExplain(t *testing.T) {
 
 	b := s.open()
 	defer b.Close()
-	if _, err := b.Extend(t.Context(), broker.ExtendRequest{Worker: broker.Worker{ID: "w1", Name: "w", Concurrency: 1}}); err != nil {
+	if _, err := b.Extend(t.Context(), broker.ExtendRequest{Worker: broker.Worker{ID: "w1", Name: "w", Host: "h", PID: 7, Concurrency: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	explain(a, "none", "nothing holds it back")
@@ -183,6 +184,8 @@ func TestExplain(t *testing.T) {
 	if v := explain(a, "leased", "until"); v["worker"] != "cli" || v["until"] == nil {
 		t.Errorf("got %v", v)
 	}
+	s.ok("cancel", a)
+	explain(a, "leased", "its worker is asked to stop it")
 	s.ok("limit", "set", "one", "--task=slow", "--running=1", "--queue=q")
 	if v := explain(second, "limit", "held by "+a); v["limit"] != "one" || v["holders"] == nil {
 		t.Errorf("got %v", v)
@@ -199,8 +202,14 @@ func TestExplain(t *testing.T) {
 	if v := explain(later, "scheduled", "it is due in "); v["until"] == nil {
 		t.Errorf("got %v", v)
 	}
-	s.ok("cancel", later)
-	explain(later, "final", "cancelled")
+	s.ok("cancel", later, "--reason=no longer wanted")
+	explain(later, "final", "error: no longer wanted\n")
+	explain(later, "final", "an enqueue anew, since it is final (spool show "+later+" --payload")
+	named := s.enqueue("named", "--queue=r")
+	if _, err := b.Claim(t.Context(), broker.NewCall(), broker.ClaimRequest{Queues: []string{"r"}, Worker: "w1", Max: 1, TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	explain(named, "leased", "by w on host h, process 7\n")
 	batch, err := spool.New(b, spool.Config{}).EnqueueBatch(t.Context(), spool.Raw("sum", nil), spool.Raw("slow", nil), spool.Raw("slow", nil))
 	if err != nil {
 		t.Fatal(err)

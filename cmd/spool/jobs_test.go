@@ -288,7 +288,12 @@ func TestOperating(t *testing.T) {
 	s.fails(exitNotFound, "is not there", "cancel", broker.NewID().String())
 
 	s.enqueue("mail", "p", "--queue=b")
-	s.ok("pause", "b")
+	if r := s.run("pause", "b"); r.code != exitOK || r.errout != "" {
+		t.Errorf("exit code %d, %q", r.code, r.errout)
+	}
+	if r := s.run("pause", "typo"); r.code != exitOK || !strings.Contains(r.errout, "queue typo has had no jobs yet") {
+		t.Errorf("of a queue that nobody knows: exit code %d, %q", r.code, r.errout)
+	}
 	s.fails(exitNotFound, "", "claim", "--queue=b")
 	if out := s.ok("stats"); !strings.Contains(out, "b (paused)") {
 		t.Errorf("stats writes %s", out)

@@ -20,8 +20,8 @@ type limitSetCmd struct {
 	Name    name   `arg:"" help:"Name of the limit: explain and list show it."`
 	Task    []name `short:"t" required:"" placeholder:"NAME" help:"Tasks that it binds, counted together; may be repeated. A task is bound by at most 4 limits."`
 	Rate    rate   `xor:"what" placeholder:"RATE" help:"So many claims in so much time: 10/s, 100/m, 0.5/s, 10/30s."`
-	Burst   int64  `placeholder:"N" help:"With --rate: so many at once; the count of the rate, rounded up, when not given."`
-	Running int    `xor:"what" placeholder:"N" help:"So many running jobs at a time."`
+	Burst   *int64 `placeholder:"N" help:"With --rate: so many at once; the count of the rate, rounded up, when not given."`
+	Running *int   `xor:"what" placeholder:"N" help:"So many running jobs at a time."`
 	Per     scope  `placeholder:"tenant|group" help:"Count each tenant, or each group, by itself; all jobs together when not given."`
 	setFlags
 }
@@ -35,20 +35,22 @@ func (*limitSetCmd) Help() string {
 // Run sets the limit.
 func (c *limitSetCmd) Run(a *app) error {
 	switch {
-	case c.Rate == (rate{}) && c.Running == 0:
+	case c.Rate == (rate{}) && c.Running == nil:
 		return usagef("a limit is either --rate, as 10/s, or --running, as 3")
-	case c.Rate == (rate{}) && c.Burst != 0:
+	case c.Rate == (rate{}) && c.Burst != nil:
 		return usagef("--burst goes with --rate")
-	case c.Running < 0:
-		return usagef("--running is %d: 1 or more would do; spool pause stops a queue", c.Running)
-	case c.Burst < 0:
-		return usagef("--burst is %d: 1 or more would do", c.Burst)
+	case c.Running != nil && *c.Running < 1:
+		return usagef("--running is %d: 1 or more would do; spool pause stops a queue", *c.Running)
+	case c.Burst != nil && *c.Burst < 1:
+		return usagef("--burst is %d: 1 or more would do", *c.Burst)
 	}
-	l := &broker.Limit{Tasks: plainNames(c.Task), Per: broker.Scope(c.Per), Running: c.Running}
-	if c.Running == 0 {
+	l := &broker.Limit{Tasks: plainNames(c.Task), Per: broker.Scope(c.Per)}
+	if c.Running != nil {
+		l.Running = *c.Running
+	} else {
 		l.Count, l.Every, l.Burst = int64(c.Rate.Count), c.Rate.Per, int64(c.Rate.Burst)
-		if c.Burst > 0 {
-			l.Burst = c.Burst
+		if c.Burst != nil {
+			l.Burst = *c.Burst
 		}
 		r := limit.Rate{Count: c.Rate.Count, Per: c.Rate.Per, Burst: int(l.Burst)}
 		if err := r.Validate(); err != nil {

@@ -69,8 +69,15 @@ func (a *app) gate(queue name, shut bool) error {
 		if shut {
 			act, did = c.Pause, "paused: running jobs go on, none is claimed until spool resume "+string(queue)
 		}
+		known, err := c.Counts(ctx, string(queue))
+		if err != nil {
+			return err
+		}
 		if err := act(ctx, string(queue)); err != nil {
 			return err
+		}
+		if len(known) == 0 && shut {
+			a.note("queue %s has had no jobs yet: is that its name? spool stats lists the queues", queue)
 		}
 		if a.json {
 			return a.object(map[string]any{"queue": queue, "paused": shut})

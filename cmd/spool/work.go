@@ -97,7 +97,7 @@ func (c *workCmd) Run(a *app) (err error) {
 func (c *workCmd) what() string {
 	tasks, queues := "any task", "every queue"
 	if len(c.Task) > 0 {
-		tasks = text.Plural(int64(len(c.Task)), "task", "tasks") + " " + joinNames(c.Task)
+		tasks = "task " + joinNames(c.Task)
 	}
 	if len(c.Queue) > 0 {
 		queues = "queue " + joinNames(c.Queue)

@@ -56,6 +56,10 @@ func TestWorkTakesOnlyItsTasksAndQueues(t *testing.T) {
 	if n := strings.Count(s.ok("list", "--state=ready", "--json"), "\n"); n != 2 {
 		t.Errorf("%d jobs are left, want 2", n)
 	}
+	r := s.run("work", "--drain", "--exec=true", "--task=mail", "--task=news", "--queue=c")
+	if says := "working jobs of task mail, news from queue c, 1 at a time"; !strings.Contains(r.errout, says) {
+		t.Errorf("work says %q, without %q", r.errout, says)
+	}
 }
 
 func TestATimeoutStopsTheCommand(t *testing.T) {
