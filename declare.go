@@ -56,6 +56,11 @@ func (w *Worker) declaration(handlers map[string]*taskHandler) declaration {
 			d.add(h.queue, h.limits[i].setting(h.task))
 		}
 	}
+	for i := range w.cfg.Queues {
+		if own := w.cfg.Queues[i].settings(); len(own) > 0 {
+			d.add(w.cfg.Queues[i].Name, own...)
+		}
+	}
 	for _, s := range w.schedules {
 		d.add(s.Queue, s.Setting)
 	}

@@ -20,8 +20,8 @@ const (
 	Reject WhenFull = iota
 	// Block tries again until there is room or the context ends; the error is
 	// then the context's, and wraps the *FullError. Jobs that are more than the
-	// capacity itself wait for ever when they come in one call; EnqueueMany puts
-	// fewer of them into a call.
+	// capacity itself never fit in one call: that is refused at once, with a
+	// RetryAfter of 0. EnqueueMany puts fewer of them into a call.
 	Block
 )
 
@@ -36,7 +36,7 @@ func (c *Client) commit(ctx context.Context, queue string, jobs []broker.NewJob)
 	for {
 		answers, err := c.offer(ctx, queue, jobs)
 		full := fullError(err)
-		if full == nil || c.whenFull == Reject {
+		if full == nil || full.RetryAfter == 0 || c.whenFull == Reject {
 			return answers, err
 		}
 		wait := min(max(full.RetryAfter, roomMin), roomMax)

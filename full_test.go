@@ -3,7 +3,9 @@ package spool_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,4 +119,55 @@ func TestNewRefusesAnUnknownWayToMeetAFullQueue(t *testing.T) {
 		}
 	}()
 	spool.New(nil, spool.Config{WhenFull: 7})
+}
+
+func TestJobsThatNeverFitAreRefusedAtOnce(t *testing.T) {
+	bubbleWith(t, spool.Config{WhenFull: spool.Block}, func(b *bench) {
+		for _, c := range []broker.Capacity{{Jobs: 2}, {Jobs: 2, DropOldest: true}, {Bytes: 10}} {
+			b.capTo("default", c)
+			_, err := b.Enqueue(b.ctx, greet.With("1"), greet.With("2"), greet.With("3"))
+			var full *spool.FullError
+			if !errors.As(err, &full) || full.RetryAfter != 0 || !strings.Contains(err.Error(), "never fit") {
+				b.Errorf("with %+v the error is %v", c, err)
+			}
+		}
+		want(b, "enqueued", b.totals().Enqueued, 0)
+	})
+}
+
+func TestAWorkerDeclaresWhatItsQueuesHold(t *testing.T) {
+	bubble(t, func(b *bench) {
+		worker := func(q spool.QueueConfig) *spool.Worker {
+			w := spool.NewWorker(b.Client, spool.WorkerConfig{Name: "app", Queues: []spool.QueueConfig{q}})
+			greet.Handle(w, func(context.Context, string) error { return nil })
+			return w
+		}
+		settings := func() (lines []string) {
+			all, err := b.Settings(b.ctx, "")
+			b.must(err)
+			for _, s := range all {
+				lines = append(lines, line(s.Queue, s.Kind, s.Name, "by", s.Owner))
+			}
+			return lines
+		}
+		stop := b.start(worker(spool.QueueConfig{
+			Name: "q", Capacity: &broker.Capacity{Jobs: 1}, TenantCapacity: &broker.Capacity{Jobs: 3},
+			Retention: &broker.Retention{Done: time.Hour}, Ageing: time.Minute,
+		}))
+		synctest.Wait()
+		want(b, "settings", strings.Join(settings(), "\n"), "q ageing  by app\nq capacity  by app\nq capacity tenant by app\nq retention  by app")
+		_, err := b.Enqueue(b.ctx, greet.With("1", spool.Queue("q")), greet.With("2", spool.Queue("q")))
+		b.wantErr(err, spool.ErrFull)
+		b.must(stop())
+		stop = b.start(worker(spool.QueueConfig{Name: "q", Ageing: time.Hour}))
+		synctest.Wait()
+		b.must(stop())
+		want(b, "settings of the next version", strings.Join(settings(), "\n"), "q ageing  by app")
+		defer func() {
+			if text := fmt.Sprint(recover()); !strings.Contains(text, "queue q: ") || !strings.Contains(text, "capacity") {
+				b.Errorf("a bad capacity: %s", text)
+			}
+		}()
+		worker(spool.QueueConfig{Name: "q", Capacity: &broker.Capacity{Jobs: -1}})
+	})
 }

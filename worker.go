@@ -68,6 +68,33 @@ type QueueConfig struct {
 	// Concurrency is how many jobs of the queue run at a time in this worker;
 	// 0 means only the worker's own limit.
 	Concurrency int
+
+	// What follows is declared to the store when the worker starts, as the limits
+	// of its tasks are: it holds for every process until another start declares
+	// something else, and an operator's setting goes before it. Nil and 0 declare
+	// nothing.
+
+	Capacity       *broker.Capacity  // of the queue
+	TenantCapacity *broker.Capacity  // of each of its tenants
+	Retention      *broker.Retention // of its finished jobs
+	Ageing         time.Duration     // broker.Setting.Ageing
+}
+
+// settings returns what the queue's configuration declares.
+func (q *QueueConfig) settings() (all []broker.Setting) {
+	if q.Capacity != nil {
+		all = append(all, broker.Setting{Kind: broker.CapacitySetting, Capacity: q.Capacity})
+	}
+	if q.TenantCapacity != nil {
+		all = append(all, broker.Setting{Kind: broker.CapacitySetting, Name: broker.TenantCapacity, Capacity: q.TenantCapacity})
+	}
+	if q.Retention != nil {
+		all = append(all, broker.Setting{Kind: broker.RetentionSetting, Retention: q.Retention})
+	}
+	if q.Ageing != 0 {
+		all = append(all, broker.Setting{Kind: broker.AgeingSetting, Ageing: q.Ageing})
+	}
+	return all
 }
 
 // Hooks are called while a worker works, for metrics. They must return soon and
@@ -179,6 +206,11 @@ func (cfg *WorkerConfig) validate() error {
 		seen[q.Name] = true
 		if q.Weight < 0 || q.Concurrency < 0 {
 			return fmt.Errorf("queue %s has a negative weight or concurrency", q.Name)
+		}
+		for _, s := range q.settings() {
+			if err := s.Validate(); err != nil {
+				return fmt.Errorf("queue %s: %w", q.Name, err)
+			}
 		}
 	}
 	return nil

@@ -48,13 +48,17 @@ var (
 type FullError struct {
 	Queue  string
 	Tenant string // of a tenant's capacity; "" for the queue's
-	// RetryAfter is a guess of when there may be room.
+	// RetryAfter is a guess of when there may be room; 0 means never, since the
+	// call has more than the capacity by itself.
 	RetryAfter time.Duration
 	Text       string // what is full, by how much
 }
 
 // Error says what is full.
 func (e *FullError) Error() string {
+	if e.RetryAfter == 0 {
+		return fmt.Sprintf("%v: %s", ErrFull, e.Text)
+	}
 	return fmt.Sprintf("%v: %s; try again after %v", ErrFull, e.Text, e.RetryAfter)
 }
 

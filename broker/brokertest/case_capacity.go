@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/spoolq/spool/broker"
 )
 
+// neverFits begins what is said of a call that is larger than the capacity.
+const neverFits = "more than the capacity"
+
 // wantFull wants an enqueue to be refused whole because of the usual queue's
-// capacity, or that of a tenant.
+// capacity, or that of a tenant, and to be told to try again unless it neverFits.
 func (f *fixture) wantFull(what, tenant string, jobs ...broker.NewJob) {
 	f.Helper()
 	before := f.depth()
@@ -21,7 +25,7 @@ func (f *fixture) wantFull(what, tenant string, jobs ...broker.NewJob) {
 	if !errors.As(err, &full) {
 		f.Fatalf("%s: error %v is no FullError", what, err)
 	}
-	if full.Queue != queue || full.Tenant != tenant || full.RetryAfter <= 0 {
+	if full.Queue != queue || full.Tenant != tenant || (full.RetryAfter == 0) != strings.HasPrefix(what, neverFits) {
 		f.Errorf("%s: error of queue %q and tenant %q, again after %v", what, full.Queue, full.Tenant, full.RetryAfter)
 	}
 	want(f, what+": depth", f.depth(), before)
@@ -200,7 +204,7 @@ var capacityRules = []rule{
 		want(f, "cancelled", f.count(queue, task).Cancelled, 0)
 		f.addMany(1)
 		want(f, "cancelled", f.count(queue, task).Cancelled, 1)
-		f.wantFull("more than the capacity", "", plain(), plain(), plain(), plain(), plain())
+		f.wantFull(neverFits, "", plain(), plain(), plain(), plain(), plain())
 	}},
 	{"a full tenant drops its own jobs alone", func(f *fixture) {
 		f.set(capacity(broker.TenantCapacity, broker.Capacity{Jobs: 2, DropOldest: true}))
@@ -211,7 +215,7 @@ var capacityRules = []rule{
 		refs = append(refs, f.add(queue, of("x"), of("y"))...)
 		f.wantState(refs[2], broker.Cancelled, broker.ReasonDropped)
 		f.wantState(refs[0], broker.Cancelled, broker.ReasonDropped)
-		f.wantFull("more than the capacity", "x", of("x"), of("x"), of("x"))
+		f.wantFull(neverFits, "x", of("x"), of("x"), of("x"))
 	}},
 	{"enough is dropped for the bytes", func(f *fixture) {
 		f.set(capacity("", broker.Capacity{Bytes: 50_000, DropOldest: true}))
@@ -220,7 +224,7 @@ var capacityRules = []rule{
 		for _, r := range refs {
 			f.wantState(r, broker.Cancelled, broker.ReasonDropped)
 		}
-		f.wantFull("more than the capacity", "", sized(60_000))
+		f.wantFull(neverFits, "", sized(60_000))
 		want(f, "depth", f.depth(), 1)
 	}},
 	{"a dropped job is told to whoever waits for it, and gives back its key", func(f *fixture) {

@@ -51,7 +51,7 @@ func (s *store) explainReady(j *job) broker.Explanation {
 // behind counts the jobs that would be claimed before j.
 func (s *store) behind(j *job) (n int) {
 	for _, o := range s.in(j.Queue, broker.Ready) {
-		if o != j && s.rules.before(s, o, j) {
+		if o != j && s.rules.before(s, o, j) && len(s.blocks(o)) == 0 {
 			n++
 		}
 	}

@@ -180,12 +180,18 @@ func (c *capacity) check(queue string, tenant *string, l load, n need) error {
 		}
 	}
 	e := &broker.FullError{Queue: queue, RetryAfter: retryAfter}
+	if c.over(load{}, n) { // however much goes
+		e.RetryAfter = 0
+	}
 	who := "queue " + queue
 	if tenant != nil {
 		e.Tenant = *tenant
 		who = fmt.Sprintf("tenant %q of queue %s", *tenant, queue)
 	}
 	e.Text = who + " " + c.fullText(have, n)
+	if e.RetryAfter == 0 {
+		e.Text += "; so many never fit: enqueue fewer in one call, or raise the capacity"
+	}
 	return e
 }
 

@@ -18,7 +18,7 @@ func (s *State) Explain(now Now, ref broker.Ref) (broker.Explanation, error) {
 	j := q.job(ref.ID)
 	switch {
 	case j.state().Final():
-		return broker.Explanation{Reason: broker.WhyFinal, Text: fmt.Sprintf("it is %s (%s)", j.state(), reasons[j.reason()])}, nil
+		return broker.Explanation{Reason: broker.WhyFinal, Text: s.ending(j)}, nil
 	case j.state() == broker.Leased:
 		lease := &s.lifeOf(j).lease
 		until := nanos(lease.expires)
@@ -41,6 +41,19 @@ func (s *State) Explain(now Now, ref broker.Ref) (broker.Explanation, error) {
 	return s.explainReady(now, q, j), nil
 }
 
+// ending says how a final job ended.
+func (s *State) ending(j *job) string {
+	why := map[reason]string{
+		reasonAttempts: "its last allowed attempt failed", reasonCrashed: "its last allowed attempt ended with its worker",
+		reasonBuried: "its handler buried it", reasonDamaged: "its payload was damaged on the disk",
+		reasonDropped: "it was dropped to make room for a newer one", reasonNotStarted: "it was not started in time",
+	}[j.reason()]
+	if why == "" {
+		return fmt.Sprintf("it is %s", j.state())
+	}
+	return fmt.Sprintf("it is %s: %s", j.state(), why)
+}
+
 func (s *State) explainReady(now Now, q *queue, j *job) broker.Explanation {
 	someone := false
 	s.Listeners(q.name, s.taskOf(j).name, func(Listener) bool { someone = true; return false })
@@ -53,12 +66,8 @@ func (s *State) explainReady(now Now, q *queue, j *job) broker.Explanation {
 	if x := s.explainGate(now, q, j); x.Reason != "" {
 		return x
 	}
-	if n, atLeast := q.ahead(j); n > 0 {
-		more := ""
-		if atLeast {
-			more = "at least "
-		}
-		return broker.Explanation{Reason: broker.WhyBehind, Behind: n, Text: fmt.Sprintf("%s%d ready jobs of its queue go first", more, n)}
+	if a := q.ahead(j, now); a.n > 0 {
+		return broker.Explanation{Reason: broker.WhyBehind, Behind: a.n, Text: a.text()}
 	}
 	return broker.Explanation{Reason: broker.WhyNone, Text: "nothing holds it back: the next free worker takes it"}
 }
@@ -77,7 +86,7 @@ func (s *State) explainGate(now Now, q *queue, j *job) (x broker.Explanation) {
 		if m.rule.Running > 0 && m.running >= m.rule.Running {
 			x = broker.Explanation{Reason: broker.WhyLimit, Limit: m.rule.name}
 			x.Holders = q.leasedJobs(func(o *job) bool { return slices.Contains(s.laneOf(o).bind(), m) })
-			x.Text = fmt.Sprintf("limit %s%s allows %d running jobs, and %d run", m.rule.name, m.of(), m.rule.Running, m.running)
+			x.Text = fmt.Sprintf("limit %s%s lets %d run at a time, and %d of its jobs do", m.rule.name, m.of(), m.rule.Running, m.running)
 			return x
 		}
 	}
@@ -87,7 +96,7 @@ func (s *State) explainGate(now Now, q *queue, j *job) (x broker.Explanation) {
 		}
 		if at := m.allowedAt(now.Steady); at > now.Steady && (x.Reason == "" || x.Until.Before(nanos(at))) {
 			x = broker.Explanation{Reason: broker.WhyRate, Limit: m.rule.name, Until: nanos(at), After: time.Duration(at - now.Steady)}
-			x.Text = fmt.Sprintf("rate %s%s lets the next job start at %s", m.rule.name, m.of(), x.Until.Format(time.RFC3339Nano))
+			x.Text = fmt.Sprintf("rate %s%s lets the next job start at %s", m.rule.name, m.of(), x.Until.Format("2006-01-02T15:04:05.000Z07:00"))
 		}
 	}
 	return x
@@ -112,23 +121,86 @@ func (q *queue) leasedJobs(want func(*job) bool) (refs []broker.Ref) {
 	return refs
 }
 
-// ahead counts the ready jobs that are claimed before j, looking at no more
-// than broker.MaxPageExamine.
-func (q *queue) ahead(j *job) (n int, atLeast bool) {
-	s := q.state
-	mine, priority := spotOf(j), s.laneOf(j).priority
-	if l := s.laneOf(j); l.first == j {
-		mine = l.head.spot // it takes the place of the first that waits for it
-	}
-	seen := 0
-	for k := s.firstOf(&q.lists[broker.Ready]); k != nil; k = s.nextOf(k) {
-		if seen == broker.MaxPageExamine {
-			return n, true
-		}
-		seen++
-		if p := s.laneOf(k).priority; p > priority || p == priority && spotOf(k).before(mine) {
-			n++
-		}
-	}
-	return n, false
+// ahead says how many ready jobs are claimed before one.
+type ahead struct {
+	n       int
+	atLeast bool // more were not looked at
+	about   bool // tenants share, and by the time it is its turn others may have come
 }
+
+func (a ahead) text() string {
+	more, jobs := "", "jobs of its queue go"
+	switch {
+	case a.atLeast:
+		more = "at least "
+	case a.about:
+		more = "about "
+	}
+	if a.n == 1 {
+		jobs = "job of its queue goes"
+	}
+	return fmt.Sprintf("%s%d ready %s first", more, a.n, jobs)
+}
+
+// waiting is a tenant's ready jobs of one priority.
+type waiting struct {
+	n     int
+	first spot
+}
+
+func (w *waiting) add(at spot) {
+	if w.first == (spot{}) || at.before(w.first) {
+		w.first = at
+	}
+	w.n++
+}
+
+// ahead counts what goes before j, looking at no more than
+// broker.MaxPageExamine jobs: not those that a limit holds back, and of another
+// tenant of its priority what that has a turn for until it is j's.
+func (q *queue) ahead(j *job, now Now) (a ahead) {
+	s, mine := q.state, q.state.laneOf(j)
+	at := spotOf(j)
+	if mine.first == j {
+		at = mine.head.spot // it takes the place of the first that waits for it
+	}
+	own := waiting{first: at}
+	held, others, seen := map[*lane]bool{}, map[string]*waiting{}, 0
+	for k := s.firstOf(&q.lists[broker.Ready]); k != nil && !a.atLeast; k = s.nextOf(k) {
+		a.atLeast = seen == broker.MaxPageExamine
+		seen++
+		l := s.laneOf(k)
+		refused, known := held[l]
+		if !known {
+			g, _, _ := l.refusing(now)
+			refused = g != nil
+			held[l] = refused
+		}
+		switch {
+		case refused || l.priority < mine.priority:
+		case l.priority > mine.priority:
+			a.n++
+		case l.tenant != mine.tenant:
+			if others[l.tenant] == nil {
+				others[l.tenant] = &waiting{}
+			}
+			others[l.tenant].add(spotOf(k))
+		case spotOf(k).before(at):
+			own.add(spotOf(k))
+		}
+	}
+	turn := q.turnOf(mine.priority)
+	for tenant, w := range others {
+		a.about = true
+		turns := own.n * q.weightOf(tenant) / q.weightOf(mine.tenant)
+		theirs, ours := turn.shareOf(tenant).effective(), turn.shareOf(mine.tenant).effective()
+		if theirs < ours || theirs == ours && w.first.before(own.first) {
+			turns++ // theirs comes first
+		}
+		a.n += min(w.n, turns)
+	}
+	a.n += own.n
+	return a
+}
+
+func (q *queue) weightOf(tenant string) int { return max(q.weights[tenant], 1) }

@@ -204,24 +204,33 @@ func (l *lane) unbind() {
 // refuses returns the gate that keeps the head of an open lane from being
 // claimed now, or nil.
 func (s *State) refuses(l *lane, now Now) *gate {
+	g, rate, until := l.refusing(now)
+	if rate != nil {
+		l.task.queue.wakeAt(rate, until)
+	}
+	return g
+}
+
+// refusing is refuses that changes nothing. When it is a rate that refuses, it
+// does so until a time.
+func (l *lane) refusing(now Now) (g *gate, rate *meter, until int64) {
 	for _, m := range l.bind() {
 		if m.rule.Running > 0 {
 			if m.running >= m.rule.Running {
-				return &m.gate
+				return &m.gate, nil, 0
 			}
 			continue
 		}
 		if at := m.allowedAt(now.Steady); at > now.Steady {
-			l.task.queue.wakeAt(m, at)
-			return &m.gate
+			return &m.gate, m, at
 		}
 	}
 	if l.ordered {
 		if g := l.task.queue.groups[groupOf(l)]; g != nil && g.holder != nil && g.holder != l.head.j {
-			return &g.gate
+			return &g.gate, nil, 0
 		}
 	}
-	return nil
+	return nil, nil, 0
 }
 
 // group is an ordered group: one of its jobs holds it from its first claim

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -216,17 +217,19 @@ func (q *queue) edited(edits []edit) map[settingName]setting {
 
 // checkRules refuses what would bind a task by too many limits.
 func checkRules(after map[settingName]setting) error {
-	binds := map[string]int{}
-	for _, t := range after {
+	binds := map[string][]string{}
+	for name, t := range after {
 		if l := t.inForce().Limit; l != nil {
 			for _, task := range l.Tasks {
-				binds[task]++
+				binds[task] = append(binds[task], name.name)
 			}
 		}
 	}
-	for task, n := range binds {
-		if n > broker.MaxTaskLimits {
-			return fmt.Errorf("%w: %d limits would bind task %s, allowed are %d", broker.ErrInvalid, n, task, broker.MaxTaskLimits)
+	for task, limits := range binds {
+		if len(limits) > broker.MaxTaskLimits {
+			slices.Sort(limits)
+			return fmt.Errorf("%w: task %s would be bound by %d limits (%s), at most %d may: clear one, or leave the task out of one",
+				broker.ErrInvalid, task, len(limits), strings.Join(limits, ", "), broker.MaxTaskLimits)
 		}
 	}
 	return nil

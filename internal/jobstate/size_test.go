@@ -8,8 +8,8 @@ import (
 	"github.com/spoolq/spool/broker"
 )
 
-// waiting makes a state with n jobs that wait, enqueued 1000 at a time.
-func waiting(n int) *State {
+// backlogOf makes a state with n jobs that wait, enqueued 1000 at a time.
+func backlogOf(n int) *State {
 	s, w := New(nil, nil), &Writer{}
 	now := Now{Wall: 1e18, Steady: 1e18}
 	payload := bytes.Repeat([]byte("x"), 100)
@@ -38,7 +38,7 @@ func heapBytes() int64 {
 func TestAWaitingJobIsSmall(t *testing.T) {
 	const n = 1_000_000
 	before := heapBytes()
-	s := waiting(n)
+	s := backlogOf(n)
 	if each := float64(heapBytes()-before) / n; each > 100 {
 		t.Errorf("a waiting job takes %.1f bytes of the heap, at most 100 are allowed", each)
 	}
@@ -59,7 +59,7 @@ func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return l
 
 // BenchmarkCheckpoint measures a million waiting jobs.
 func BenchmarkCheckpoint(b *testing.B) {
-	s := waiting(1_000_000)
+	s := backlogOf(1_000_000)
 	var saved bytes.Buffer
 	b.Run("encode", func(b *testing.B) {
 		for range b.N {
