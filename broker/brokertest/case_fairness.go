@@ -236,6 +236,21 @@ var fairRules = []rule{
 		}
 		want(f, "served", served, "xyxyxyxyxyxy")
 	}},
+	{"once nothing waits, turns begin anew", func(f *fixture) {
+		refs := f.flood("x", 3)
+		f.wantOrder("claims", leaseIDs(f.claim(10)), refs, 0, 1, 2)
+		refs = f.add(queue, of("x"), of("y"), of("x"))
+		f.wantOrder("claims", leaseIDs(f.claim(10)), refs, 0, 1, 2)
+	}},
+	{"what a limit holds back waits, too: turns go on", func(f *fixture) {
+		f.set(running("slots", broker.PerQueue, 1))
+		refs := f.add(queue, of("x"), of("x"), of("y"))
+		for _, next := range []int{0, 2, 1} {
+			l := f.one()
+			f.wantOrder("claim", []broker.ID{l.Job.ID}, refs, next)
+			f.end(l, broker.Ack)
+		}
+	}},
 	{"a retry waits for its tenant's turn", func(f *fixture) {
 		refs := append(f.flood("x", 2), f.flood("y", 2)...)
 		f.settle(f.one(), broker.Settlement{Kind: broker.Nack, Delay: tick})

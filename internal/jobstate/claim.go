@@ -189,6 +189,7 @@ func (p *picker) write() {
 	p.w.uint(uint64(len(p.shares)))
 	for _, sh := range p.shares {
 		t := p.q.turnOf(sh.priority)
+		t.rest()
 		p.w.int(int64(sh.priority))
 		p.w.uint(uint64(t.Now))
 		p.w.str(sh.tenant)
@@ -210,7 +211,7 @@ func (s *State) readPicked(r *reader, q *queue) {
 		if r.err == nil {
 			t := q.turnOf(priority)
 			t.Now = at
-			t.shareOf(tenant).service = service
+			t.serve(t.shareOf(tenant), service)
 		}
 	}
 	for range r.count(4) {

@@ -89,9 +89,7 @@ func (g *gate) let() {
 
 // open opens a parked lane.
 func (g *gate) open(l *lane) {
-	st := l.stand
 	l.move(&l.task.open)
-	st.forget(l.priority, l.tenant)
 	l.from = g
 	l.task.queue.lent = append(l.task.queue.lent, l)
 }

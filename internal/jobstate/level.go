@@ -21,11 +21,37 @@ type share struct {
 }
 
 // turn is how far the virtual time of a priority of a queue is: the service at
-// which the last job of it was claimed.
+// which the last job of it was claimed, or, once nothing waited there any more,
+// the largest that a tenant has had: what came before is forgotten then.
 type turn struct {
 	fair.Clock
 	shares map[string]*share
 	swept  int
+	most   fair.Time // the largest service of a tenant
+	busy   int       // lanes with ready jobs
+	lanes  int       // of its priority
+}
+
+// rest forgets who was served how much when nothing waits any more.
+func (t *turn) rest() {
+	if t.busy == 0 {
+		t.Now = max(t.Now, t.most)
+	}
+}
+
+// serve sets the service that a tenant has had.
+func (t *turn) serve(s *share, service fair.Time) {
+	s.service = service
+	t.most = max(t.most, service)
+}
+
+// ended notes that a lane of a priority is gone. A turn that has none, and
+// nothing to remember, is gone too: priorities come and go without end.
+func (q *queue) ended(priority int32) {
+	t := q.turnOf(priority)
+	if t.lanes--; t.lanes == 0 && t.Passed(t.most) {
+		delete(q.turns, priority)
+	}
 }
 
 // behind reports whether the tenant has had no more than its turn: such tenants
@@ -100,16 +126,22 @@ func (st *stand) enter(l *lane) {
 		v.entrants[l.tenant] = e
 	}
 	l.stand, l.entrant = st, e
+	e.share.turn.busy++
 	stdheap.Push(&e.lanes, l)
 	e.moved()
 }
 
-// leave takes a lane out.
+// leave takes a lane out. The entrant stays where lanes come and go, among the
+// open ones, until the lane ends.
 func (st *stand) leave(l *lane) {
 	e := l.entrant
 	stdheap.Remove(&e.lanes, l.pos)
 	l.stand, l.entrant = nil, nil
+	e.share.turn.busy--
 	e.moved()
+	if st != &l.task.open {
+		st.forget(l.priority, l.tenant)
+	}
 }
 
 // forget drops the entrant of a lane that ended, if no other needs it.
@@ -284,7 +316,7 @@ func (l *lane) before(m *lane) bool {
 // charge adds the service of a job to the lane's tenant.
 func (l *lane) charge() {
 	s := l.entrant.share
-	s.service = s.turn.Charge(s.effective(), 1, l.task.queue.weights[l.tenant])
+	s.turn.serve(s, s.turn.Charge(s.effective(), 1, l.task.queue.weights[l.tenant]))
 	l.entrant.moved()
 }
 

@@ -32,6 +32,7 @@ func (s *State) setRules(q *queue) {
 			}
 		}
 	}
+	q.wakes = nil // of the old ones
 	q.rev++
 	for _, t := range q.order {
 		t.rules = q.rulesOf(t.name)

@@ -36,6 +36,7 @@ type State struct {
 	keeps    heap             // final jobs, by the end of their retention
 	kept     int              // live items of keeps
 	starts   [2]heap          // waiting jobs with a StartWithin, by that deadline: on the steady clock, and on the wall
+	watched  [2]int           // items of starts after the last trim
 	uses     uses
 	jobs     entries
 	lives    lives
@@ -190,6 +191,7 @@ func (t *task) laneOf(k laneKey) *lane {
 // newLane makes the lane of a task.
 func (s *State) newLane(k laneKey, t *task) *lane {
 	l := &lane{laneKey: k, task: t, load: t.queue.loadOf(k.tenant)}
+	t.queue.turnOf(k.priority).lanes++
 	if n := len(s.unused) - 1; n >= 0 {
 		l.self = s.unused[n]
 		s.unused = s.unused[:n]
@@ -295,6 +297,7 @@ func (s *State) unref(l *lane) {
 		l.unbind()
 		l.task.open.forget(l.priority, l.tenant)
 		l.task.queue.unload(l.tenant)
+		l.task.queue.ended(l.priority)
 		if l.task.last == l {
 			l.task.last = nil
 		}
@@ -356,7 +359,13 @@ func (s *State) stand(j *job) {
 // watchStart registers the deadline by which a waiting job has to be started.
 func (s *State) watchStart(j *job) {
 	if l := s.lifeOf(j); l.ext != nil && l.ext.startWithin > 0 && l.attempts == 0 {
-		s.starts[b2u(j.flags&byWall != 0)].push(s.item(j, satAdd(l.runAt, l.ext.startWithin)))
+		i := b2u(j.flags&byWall != 0)
+		h := &s.starts[i]
+		h.push(s.item(j, satAdd(l.runAt, l.ext.startWithin)))
+		if len(*h) > 2*s.watched[i]+64 {
+			h.trim(s, 0)
+			s.watched[i] = len(*h)
+		}
 	}
 }
 
