@@ -2,7 +2,9 @@ package jobstate
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -28,6 +30,42 @@ func TestAFullQueueSaysWhatIsBounded(t *testing.T) {
 			var full *broker.FullError
 			if err := (&capacity{c.bound}).check("q", c.tenant, l, c.need); !errors.As(err, &full) || full.Text != c.want {
 				t.Errorf("got %v, want %q in it", err, c.want)
+			}
+		})
+	}
+}
+
+// One drop looks at every tenant; those of one call are to share that.
+func TestMakingRoomForManyCostsLittleMoreThanForOne(t *testing.T) {
+	for _, name := range []string{"", broker.TenantCapacity} {
+		t.Run("capacity "+name, func(t *testing.T) {
+			const tenants, many = 10_000, 1000
+			h := newHistory(t, 1)
+			c := &broker.Capacity{Jobs: tenants, DropOldest: true}
+			if name != "" {
+				c.Jobs = 1
+			}
+			h.commit(func() {
+				if err := h.s.Configure(&h.w, "q", &broker.Change{Set: []broker.Setting{{Kind: broker.CapacitySetting, Name: name, Capacity: c}}}); err != nil {
+					t.Fatal(err)
+				}
+			})
+			jobs := make([]broker.NewJob, tenants)
+			for i := range jobs {
+				jobs[i] = broker.NewJob{Task: "t", Tenant: fmt.Sprint(i)}
+			}
+			h.put(jobs...)
+			least := func(n int) time.Duration {
+				took := time.Hour
+				for range 5 {
+					began := time.Now()
+					h.put(jobs[:n]...)
+					took = min(took, time.Since(began))
+				}
+				return took
+			}
+			if one, all := least(1), least(many); all > many/5*one {
+				t.Errorf("one job takes %v, %d take %v", one, many, all)
 			}
 		})
 	}
