@@ -119,11 +119,7 @@ func (p *picker) pick(wanted []*task, n int) (more bool) {
 		}
 		for len(p.jobs) < n {
 			if g := p.s.refuses(best, p.now); g != nil {
-				g.park(best)
-				if best.from != g {
-					best.passOn()
-				}
-				best.from = nil
+				g.turnAway(best)
 				if refused++; refused == maxExamine {
 					return true
 				}
@@ -137,6 +133,26 @@ func (p *picker) pick(wanted []*task, n int) (more bool) {
 		}
 	}
 	return false
+}
+
+// next returns the lane that a claim of the wanted tasks would serve first, nil
+// for none. As a claim does, it parks the lanes that are refused.
+func (s *State) next(now Now, q *queue, wanted []*task) *lane {
+	q.rouse(now)
+	q.recall(nil)
+	for range broker.MaxPageExamine {
+		q.letFreed()
+		best, _ := leaders(wanted)
+		if best == nil {
+			return nil
+		}
+		g := s.refuses(best, now)
+		if g == nil {
+			return best
+		}
+		g.turnAway(best)
+	}
+	return nil
 }
 
 // take claims the head of a lane that nothing refuses.

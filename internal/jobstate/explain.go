@@ -53,7 +53,8 @@ func (s *State) explainReady(now Now, q *queue, j *job) broker.Explanation {
 	if x := s.explainGate(now, q, j); x.Reason != "" {
 		return x
 	}
-	if n, atLeast := q.ahead(j); n > 0 {
+	if !s.isNext(now, q, j) {
+		n, atLeast := s.ahead(now, q, j)
 		more := ""
 		if atLeast {
 			more = "at least "
@@ -112,10 +113,42 @@ func (q *queue) leasedJobs(want func(*job) bool) (refs []broker.Ref) {
 	return refs
 }
 
-// ahead counts the ready jobs that are claimed before j, looking at no more
-// than broker.MaxPageExamine.
-func (q *queue) ahead(j *job) (n int, atLeast bool) {
-	s := q.state
+// isNext reports whether a live worker that takes j's task would take j now,
+// before all else that it takes from the queue.
+func (s *State) isNext(now Now, q *queue, j *job) bool {
+	l := s.laneOf(j)
+	if l.head.j != j {
+		return false
+	}
+	for _, wk := range s.workers {
+		if !wk.listens(q.name) || !wk.handles(l.task.name) {
+			continue
+		}
+		takes := q.order
+		if len(wk.Tasks) > 0 {
+			takes = q.wanted(wk.Tasks)
+		}
+		if s.next(now, q, takes) == l {
+			return true
+		}
+	}
+	return false
+}
+
+// ahead counts the ready jobs before j, which is not the next, looking at no
+// more than broker.MaxPageExamine. Those that no worker takes, or a limit holds
+// back, are not counted. Where tenants take turns, it is a guess.
+func (s *State) ahead(now Now, q *queue, j *job) (n int, atLeast bool) {
+	waits := map[*lane]bool{}
+	goes := func(l *lane) bool {
+		yes, known := waits[l]
+		if !known {
+			s.Listeners(q.name, l.task.name, func(Listener) bool { yes = true; return false })
+			yes = yes && s.refuses(l, now) == nil
+			waits[l] = yes
+		}
+		return yes
+	}
 	mine, priority := spotOf(j), s.laneOf(j).priority
 	if l := s.laneOf(j); l.first == j {
 		mine = l.head.spot // it takes the place of the first that waits for it
@@ -123,12 +156,12 @@ func (q *queue) ahead(j *job) (n int, atLeast bool) {
 	seen := 0
 	for k := s.firstOf(&q.lists[broker.Ready]); k != nil; k = s.nextOf(k) {
 		if seen == broker.MaxPageExamine {
-			return n, true
+			return max(n, 1), true
 		}
 		seen++
-		if p := s.laneOf(k).priority; p > priority || p == priority && spotOf(k).before(mine) {
+		if p := s.laneOf(k).priority; (p > priority || p == priority && spotOf(k).before(mine)) && goes(s.laneOf(k)) {
 			n++
 		}
 	}
-	return n, false
+	return max(n, 1), false
 }

@@ -73,6 +73,15 @@ func (g *gate) park(l *lane) {
 	l.move(st)
 }
 
+// turnAway parks an open lane that the gate refuses.
+func (g *gate) turnAway(l *lane) {
+	g.park(l)
+	if l.from != g {
+		l.passOn()
+	}
+	l.from = nil
+}
+
 // let opens at most one parked lane of each task, the one to serve first: the
 // one unit that came free is for one of them, and whoever takes it lets the
 // next one try.
