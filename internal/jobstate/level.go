@@ -103,6 +103,7 @@ type level struct {
 	entrants map[string]*entrant
 	behind   entrants // by the heads of their lanes
 	ahead    entrants // by service
+	ages     *ages    // with ageing: all of these again; nil until it is asked for
 }
 
 // entrant is a tenant at a level.
@@ -114,6 +115,8 @@ type entrant struct {
 	at     fair.Time // its service when it was put into ahead; it only grows
 	heap   *entrants // nil while it has no lane
 	pos    int
+	age    int64 // in the level's ages
+	agePos int   // there, from 1; 0 while it has no lane
 }
 
 // enter adds a lane that is not empty and stands nowhere.
@@ -188,22 +191,12 @@ func (st *stand) best() *lane {
 	return nil
 }
 
-// oldest is best with ageing. It looks at every tenant: ageing leaves no order
-// among them that would last.
-func (st *stand) oldest() (best *lane) {
-	for _, v := range st.levels {
-		for _, e := range v.entrants {
-			if len(e.lanes) > 0 && (best == nil || e.lanes[0].before(best)) {
-				best = e.lanes[0]
-			}
-		}
-	}
-	return best
-}
-
 // moved puts the entrant where it belongs after its open lanes, or its share,
 // changed.
 func (e *entrant) moved() {
+	if e.level.ages != nil {
+		e.level.ages.moved(e)
+	}
 	var to *entrants
 	switch {
 	case len(e.lanes) == 0:
@@ -285,16 +278,6 @@ func (h *entrants) Pop() any {
 	h.list[n] = nil
 	h.list = h.list[:n]
 	return e
-}
-
-// aged is what orders the lane's head in a queue with ageing: when it was due,
-// set back by priority × step.
-func (l *lane) aged() int64 {
-	at := l.state().runAt(l.head.j)
-	if l.first == l.head.j {
-		at = min(at, l.head.at) // of the first that waits for it
-	}
-	return satSub(at, satMul(int64(l.priority), int64(l.task.queue.ageing)))
 }
 
 // before says whether l is served before m, another lane of the queue.
