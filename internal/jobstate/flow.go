@@ -123,6 +123,12 @@ func (s *State) decodeFlow(d *decoder, q *queue) {
 			d.fail("setting without a layer")
 			return
 		}
+		for _, set := range [...]*broker.Setting{t.declared, t.operator} {
+			if set != nil && (set.Kind != name.kind || set.Name != name.name) {
+				d.fail("setting under another name")
+				return
+			}
+		}
 		q.settings[name] = t
 	}
 	q.decodeStarts(d)
