@@ -76,7 +76,7 @@ func (s *store) claim(m *Model, r broker.ClaimRequest) broker.Claimed {
 			}
 		}
 		for priority := range served {
-			s.rules.rest(s, queue, priority)
+			s.rules.rest(s, queue, priority, r.Tasks)
 		}
 	}
 	got.NextDue = s.nextDue(r)

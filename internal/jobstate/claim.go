@@ -45,7 +45,8 @@ func (s *State) Claim(w *Writer, now Now, c Claim) (tickets []Ticket, more bool)
 	s.promote(q, now)
 	q.rouse(now)
 	p := picker{s: s, q: q, w: w, now: now}
-	more = p.pick(q.wanted(c.Tasks), c.Max)
+	wanted := q.wanted(c.Tasks)
+	more = p.pick(wanted, c.Max)
 	if len(p.jobs) == 0 {
 		return nil, more
 	}
@@ -69,6 +70,7 @@ func (s *State) Claim(w *Writer, now Now, c Claim) (tickets []Ticket, more bool)
 		s.finishClaim(j, r, c.Worker, m, expires, w.base)
 		tickets[i] = s.ticket(j)
 	}
+	p.rest(wanted)
 	p.write()
 	w.end()
 	return tickets, more
@@ -200,12 +202,45 @@ func leaders(tasks []*task) (best, second *lane) {
 	return best, second
 }
 
+// rest forgets who was served how much where nothing is ready any more, or
+// nothing that this claim or a live worker would take.
+func (p *picker) rest(wanted []*task) {
+	var waits, known bool
+	for _, sh := range p.shares {
+		t := p.q.turnOf(sh.priority)
+		if t.busy > 0 && !known {
+			waits, known = p.q.waits(wanted), true
+		}
+		if t.busy == 0 || !waits {
+			t.Now = max(t.Now, t.most)
+		}
+	}
+}
+
+// waits reports whether the queue has a ready job of the wanted tasks, or of
+// one that a live worker takes.
+func (q *queue) waits(wanted []*task) (yes bool) {
+	for _, t := range wanted {
+		if t.n[broker.Ready] > 0 {
+			return true
+		}
+	}
+	for _, t := range q.order {
+		if t.n[broker.Ready] > 0 {
+			q.state.Listeners(q.name, t.name, func(Listener) bool { yes = true; return false })
+		}
+		if yes {
+			return true
+		}
+	}
+	return false
+}
+
 // write adds to the claim's record what became of shares and rates.
 func (p *picker) write() {
 	p.w.uint(uint64(len(p.shares)))
 	for _, sh := range p.shares {
 		t := p.q.turnOf(sh.priority)
-		t.rest()
 		p.w.int(int64(sh.priority))
 		p.w.uint(uint64(t.Now))
 		p.w.str(sh.tenant)

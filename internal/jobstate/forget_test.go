@@ -44,16 +44,18 @@ func TestWhatCameAndWentIsForgotten(t *testing.T) {
 		name string
 		set  []broker.Setting
 		make func(i int, j *broker.NewJob)
+		stay bool // a job that nobody takes is ready all the time
 	}{
-		{"tenants", nil, func(i int, j *broker.NewJob) { j.Tenant = fmt.Sprint(i) }},
-		{"groups", nil, func(i int, j *broker.NewJob) { j.Group, j.Ordered = fmt.Sprint(i), true }},
-		{"priorities", nil, func(i int, j *broker.NewJob) { j.Priority = int32(i) }},
-		{"deadlines to start", nil, func(_ int, j *broker.NewJob) { j.StartWithin = time.Hour }},
-		{"keys", nil, func(i int, j *broker.NewJob) { j.Key, j.KeyHold, j.KeyFor = fmt.Sprint(i), broker.HoldFor, 1 }},
-		{"tenants that wait at a limit", limit(broker.Limit{Running: 1}), func(i int, j *broker.NewJob) { j.Tenant = fmt.Sprint(i) }},
-		{"tenants with a limit of their own", limit(broker.Limit{Running: 1, Per: broker.PerTenant}), func(i int, j *broker.NewJob) { j.Tenant = fmt.Sprint(i / 2) }},
-		{"groups with a rate of their own", limit(broker.Limit{Count: 1, Every: 1, Per: broker.PerGroup}), func(i int, j *broker.NewJob) { j.Group = fmt.Sprint(i / 2) }},
-		{"tenants that wait for an ordered group", nil, func(i int, j *broker.NewJob) { j.Tenant, j.Group, j.Ordered = fmt.Sprint(i), "g", true }},
+		{"tenants", nil, func(i int, j *broker.NewJob) { j.Tenant = fmt.Sprint(i) }, false},
+		{"tenants beside a task that nobody handles", nil, func(i int, j *broker.NewJob) { j.Tenant = fmt.Sprint(i) }, true},
+		{"groups", nil, func(i int, j *broker.NewJob) { j.Group, j.Ordered = fmt.Sprint(i), true }, false},
+		{"priorities", nil, func(i int, j *broker.NewJob) { j.Priority = int32(i) }, false},
+		{"deadlines to start", nil, func(_ int, j *broker.NewJob) { j.StartWithin = time.Hour }, false},
+		{"keys", nil, func(i int, j *broker.NewJob) { j.Key, j.KeyHold, j.KeyFor = fmt.Sprint(i), broker.HoldFor, 1 }, false},
+		{"tenants that wait at a limit", limit(broker.Limit{Running: 1}), func(i int, j *broker.NewJob) { j.Tenant = fmt.Sprint(i) }, false},
+		{"tenants with a limit of their own", limit(broker.Limit{Running: 1, Per: broker.PerTenant}), func(i int, j *broker.NewJob) { j.Tenant = fmt.Sprint(i / 2) }, false},
+		{"groups with a rate of their own", limit(broker.Limit{Count: 1, Every: 1, Per: broker.PerGroup}), func(i int, j *broker.NewJob) { j.Group = fmt.Sprint(i / 2) }, false},
+		{"tenants that wait for an ordered group", nil, func(i int, j *broker.NewJob) { j.Tenant, j.Group, j.Ordered = fmt.Sprint(i), "g", true }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHistory(t, 1)
@@ -62,6 +64,9 @@ func TestWhatCameAndWentIsForgotten(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
+			if c.stay {
+				h.put(broker.NewJob{Task: "other"})
+			}
 			for i := range 2000 {
 				a, b := broker.NewJob{Task: "t"}, broker.NewJob{Task: "t", Retain: -1}
 				c.make(2*i, &a)

@@ -21,8 +21,8 @@ type share struct {
 }
 
 // turn is how far the virtual time of a priority of a queue is: the service at
-// which the last job of it was claimed, or, once nothing waited there any more,
-// the largest that a tenant has had: what came before is forgotten then.
+// which the last job of it was claimed, or, once nothing waited there any more
+// (see picker.rest), the largest that a tenant has had.
 type turn struct {
 	fair.Clock
 	shares map[string]*share
@@ -30,13 +30,6 @@ type turn struct {
 	most   fair.Time // the largest service of a tenant
 	busy   int       // lanes with ready jobs
 	lanes  int       // of its priority
-}
-
-// rest forgets who was served how much when nothing waits any more.
-func (t *turn) rest() {
-	if t.busy == 0 {
-		t.Now = max(t.Now, t.most)
-	}
 }
 
 // serve sets the service that a tenant has had.
