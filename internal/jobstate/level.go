@@ -3,6 +3,7 @@ package jobstate
 import (
 	"cmp"
 	stdheap "container/heap"
+	"maps"
 	"slices"
 
 	"github.com/spoolq/spool/fair"
@@ -39,11 +40,18 @@ func (t *turn) serve(s *share, service fair.Time) {
 }
 
 // ended notes that a lane of a priority is gone. A turn that has none, and
-// nothing to remember, is gone too: priorities come and go without end.
+// nothing to remember, is as if it were new.
 func (q *queue) ended(priority int32) {
 	t := q.turnOf(priority)
-	if t.lanes--; t.lanes == 0 && t.Passed(t.most) {
-		delete(q.turns, priority)
+	if t.lanes--; t.lanes > 0 || !t.Passed(t.most) {
+		return
+	}
+	t.Now, t.most, t.swept = 0, 0, 0
+	if len(t.shares) > 1 {
+		t.shares = map[string]*share{}
+	}
+	for _, s := range t.shares { // a queue without tenants uses its one again
+		s.service = 0
 	}
 }
 
@@ -57,6 +65,10 @@ func (s *share) effective() fair.Time { return s.turn.Rejoin(s.service) }
 func (q *queue) turnOf(priority int32) *turn {
 	t := q.turns[priority]
 	if t == nil {
+		if len(q.turns) > 2*q.sweptTurns+64 { // priorities come and go without end
+			maps.DeleteFunc(q.turns, func(_ int32, o *turn) bool { return o.lanes == 0 && o.Now == 0 && o.most == 0 })
+			q.sweptTurns = len(q.turns)
+		}
 		t = &turn{shares: map[string]*share{}}
 		q.turns[priority] = t
 	}

@@ -76,23 +76,24 @@ type queue struct {
 	keys   map[keyName]*heldKey
 	swept  int // keys there were after the last sweep
 
-	settings map[settingName]*setting
-	starts   map[string]start // by owner
-	revision uint64           // of the last change of a setting
-	rev      uint64           // rises whenever limits change: lanes bind anew
-	rules    map[string]*rule
-	weights  map[string]int
-	ageing   time.Duration
-	turns    map[int32]*turn
-	groups   map[string]*group
-	wakes    wakes            // rates that lanes wait for
-	freed    []*gate          // that have room again
-	lent     []*lane          // that gates let through
-	loads    map[string]*load // by tenant
-	load     load             // of all
-	high     int64            // the most jobs that load ever had
-	rates    []savedRate      // while a checkpoint is read
-	holders  map[string]broker.ID
+	settings   map[settingName]*setting
+	starts     map[string]start // by owner
+	revision   uint64           // of the last change of a setting
+	rev        uint64           // rises whenever limits change: lanes bind anew
+	rules      map[string]*rule
+	weights    map[string]int
+	ageing     time.Duration
+	turns      map[int32]*turn
+	sweptTurns int // turns there were after the last sweep
+	groups     map[string]*group
+	wakes      wakes            // rates that lanes wait for
+	freed      []*gate          // that have room again
+	lent       []*lane          // that gates let through
+	loads      map[string]*load // by tenant
+	load       load             // of all
+	high       int64            // the most jobs that load ever had
+	rates      []savedRate      // while a checkpoint is read
+	holders    map[string]broker.ID
 }
 
 // load is what a capacity counts.
