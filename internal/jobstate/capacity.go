@@ -83,7 +83,7 @@ func (l *load) drop(j *job) {
 // capacity of each tenant: of the lowest priority first, and of those the
 // longest waiting.
 func (c *capacity) victims(q *queue, tenants map[string]need) (victims []*job, err error) {
-	loads, ready := map[string]load{}, map[string][]*job{} // of tenants that are over
+	loads := map[string]load{} // of tenants that are over
 	for tenant, n := range tenants {
 		l := load{}
 		if have := q.loads[tenant]; have != nil {
@@ -96,18 +96,13 @@ func (c *capacity) victims(q *queue, tenants map[string]need) (victims []*job, e
 			loads[tenant] = l
 		}
 	}
-	if len(loads) == 0 {
-		return nil, nil
-	}
-	s := q.state
-	for j := s.firstOf(&q.lists[broker.Ready]); j != nil; j = s.nextOf(j) {
-		if tenant := s.laneOf(j).tenant; loads[tenant].jobs > 0 {
-			ready[tenant] = append(ready[tenant], j)
-		}
-	}
 	for tenant, l := range loads {
-		slices.SortFunc(ready[tenant], s.dropsBefore)
-		for _, j := range ready[tenant] {
+		var ready []*job
+		for o := l.lanes; o != nil; o = o.nextOf {
+			ready = o.appendReady(ready)
+		}
+		slices.SortFunc(ready, q.state.dropsBefore)
+		for _, j := range ready {
 			if !c.over(l, tenants[tenant]) {
 				break
 			}

@@ -100,7 +100,7 @@ type queue struct {
 type load struct {
 	jobs, bytes       int64
 	ready, readyBytes int64 // of these
-	lanes             int   // that refer to it
+	lanes             *lane // of a tenant: the first of them
 }
 
 // task is one task of a queue.
@@ -191,7 +191,8 @@ func (t *task) laneOf(k laneKey) *lane {
 
 // newLane makes the lane of a task.
 func (s *State) newLane(k laneKey, t *task) *lane {
-	l := &lane{laneKey: k, task: t, load: t.queue.loadOf(k.tenant)}
+	l := &lane{laneKey: k, task: t}
+	t.queue.join(l)
 	t.queue.turnOf(k.priority).lanes++
 	if n := len(s.unused) - 1; n >= 0 {
 		l.self = s.unused[n]
@@ -297,7 +298,7 @@ func (s *State) unref(l *lane) {
 		s.unused = append(s.unused, l.self)
 		l.unbind()
 		l.task.open.forget(l.priority, l.tenant)
-		l.task.queue.unload(l.tenant)
+		l.task.queue.part(l)
 		l.task.queue.ended(l.priority)
 		if l.task.last == l {
 			l.task.last = nil
