@@ -152,6 +152,9 @@ func (c *Change) validateSet() error {
 		if err := t.Validate(); err != nil {
 			return err
 		}
+		if err := t.pure(); err != nil {
+			return err
+		}
 		name := SettingName{t.Kind, t.Name}
 		if seen[name] {
 			return fmt.Errorf("%w: %s %q is set twice", ErrInvalid, t.Kind, t.Name)
@@ -162,6 +165,22 @@ func (c *Change) validateSet() error {
 	}
 	if size := c.Size(); size > MaxCallBytes {
 		return fmt.Errorf("%w: settings of %d bytes in one change, the limit is %d", ErrTooLarge, size, MaxCallBytes)
+	}
+	return nil
+}
+
+// pure refuses what belongs to another kind of setting: nobody has checked it.
+func (s *Setting) pure() error {
+	for _, f := range [...]struct {
+		kind SettingKind
+		set  bool
+	}{
+		{LimitSetting, s.Limit != nil}, {WeightSetting, s.Weight != 0}, {CapacitySetting, s.Capacity != nil},
+		{RetentionSetting, s.Retention != nil}, {AgeingSetting, s.Ageing != 0}, {ScheduleSetting, s.Schedule != nil},
+	} {
+		if f.set && f.kind != s.Kind {
+			return fmt.Errorf("%w: %s %.64q: has the %s of another kind of setting", ErrInvalid, s.Kind, s.Name, f.kind)
+		}
 	}
 	return nil
 }

@@ -109,7 +109,11 @@ type Inspector interface {
 	// means all, else those that listen to it.
 	Workers(ctx context.Context, queue string) ([]Worker, error)
 
-	// Explain says why the job is not running now.
+	// Explain says why the job is not running now. WhyNone is said of a job that
+	// a live worker which takes its task would take next; of any other ready job
+	// that no limit holds back, WhyBehind. Behind leaves out what a limit holds
+	// back and what no live worker takes; where tenants take turns, or with
+	// ageing, it is a guess of at least 1.
 	Explain(ctx context.Context, r Ref) (Explanation, error)
 
 	// Watch returns events of jobs that f chooses (queue, ids, states, task,

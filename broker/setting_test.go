@@ -79,3 +79,32 @@ func TestSettingThatCannotBeKeptIsRefusedByField(t *testing.T) {
 		}
 	}
 }
+
+func TestASettingWithAFieldOfAnotherKindIsRefused(t *testing.T) {
+	far := broker.Schedule{Spec: "@hourly", Job: broker.NewJob{Task: "t", At: time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)}} // has no JSON
+	weight := broker.Setting{Kind: broker.WeightSetting, Name: "x", Weight: 2}
+	for field, add := range map[string]func(s *broker.Setting){
+		"limit":     func(s *broker.Setting) { s.Limit = &broker.Limit{Tasks: []string{"t"}, Running: 1} },
+		"capacity":  func(s *broker.Setting) { s.Capacity = &broker.Capacity{Jobs: 1} },
+		"retention": func(s *broker.Setting) { s.Retention = &broker.Retention{} },
+		"ageing":    func(s *broker.Setting) { s.Ageing = 1 },
+		"schedule":  func(s *broker.Setting) { s.Schedule = &far },
+	} {
+		s := weight
+		add(&s)
+		c := broker.Change{Set: []broker.Setting{s}}
+		if err := c.Validate(); !errors.Is(err, broker.ErrInvalid) || !strings.Contains(err.Error(), field) {
+			t.Errorf("with a %s: %v", field, err)
+		}
+	}
+	c := broker.Change{Set: []broker.Setting{weight}}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	s := scheduled(func(*broker.Schedule) {})
+	s.Weight = 1
+	c.Set = []broker.Setting{s}
+	if err := c.Validate(); !errors.Is(err, broker.ErrInvalid) {
+		t.Errorf("a schedule with a weight: %v", err)
+	}
+}

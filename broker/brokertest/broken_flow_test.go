@@ -19,6 +19,7 @@ var flowBreakages = []breakage{
 	{"a weight means nothing", func(r *rules) { r.cost = func(int) int64 { return fullTurn } }, []string{"fairness"}, true},
 	{"a weight is rounded", func(r *rules) { r.cost = func(weight int) int64 { return max(fullTurn/int64(weight)>>10, 1) << 10 } }, []string{"fairness"}, false},
 	{"an idle tenant saves its turns", func(r *rules) { r.rejoin = func(service, _ int64) int64 { return service } }, []string{"fairness"}, true},
+	{"turns are remembered for ever", func(r *rules) { r.rest = func(*store, string, int32, []string) {} }, []string{"fairness"}, true},
 	{"a tenant comes back as the last", func(r *rules) { r.rejoin = func(service, at int64) int64 { return max(service, at+fullTurn) } }, []string{"fairness"}, true},
 	{"age is ignored", func(r *rules) { r.age = func(int64, int32, int64) int64 { return 0 } }, []string{"ageing"}, true},
 	{"age is all", func(r *rules) { r.age = func(place int64, _ int32, _ int64) int64 { return place } }, []string{"ageing"}, true},

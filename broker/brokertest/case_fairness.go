@@ -236,6 +236,36 @@ var fairRules = []rule{
 		}
 		want(f, "served", served, "xyxyxyxyxyxy")
 	}},
+	{"once nothing waits, turns begin anew", func(f *fixture) {
+		refs := f.flood("x", 3)
+		f.wantOrder("claims", leaseIDs(f.claim(10)), refs, 0, 1, 2)
+		refs = f.add(queue, of("x"), of("y"), of("x"))
+		f.wantOrder("claims", leaseIDs(f.claim(10)), refs, 0, 1, 2)
+	}},
+	{"turns begin anew, too, when all that waits is for no live worker", func(f *fixture) {
+		f.add(queue, with(func(n *broker.NewJob) { n.Task, n.Tenant = "u", "z" }))
+		take := func() []broker.ID {
+			return leaseIDs(f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, Tasks: []string{task}, Max: 10, TTL: time.Hour}).Leases)
+		}
+		refs := f.flood("x", 2)
+		f.wantOrder("claims", take(), refs, 0, 1)
+		refs = f.add(queue, of("x"), of("y"))
+		f.wantOrder("claims", take(), refs, 0, 1)
+		f.register(f.b, broker.Worker{ID: "v", Tasks: []string{"u"}})
+		refs = f.add(queue, of("x"), of("y"))
+		f.wantOrder("claims", take(), refs, 0, 1)
+		refs = f.add(queue, of("x"), of("w"))
+		f.wantOrder("claims", take(), refs, 1, 0) // z waits for its turn
+	}},
+	{"what a limit holds back waits, too: turns go on", func(f *fixture) {
+		f.set(running("slots", broker.PerQueue, 1))
+		refs := f.add(queue, of("x"), of("x"), of("y"))
+		for _, next := range []int{0, 2, 1} {
+			l := f.one()
+			f.wantOrder("claim", []broker.ID{l.Job.ID}, refs, next)
+			f.end(l, broker.Ack)
+		}
+	}},
 	{"a retry waits for its tenant's turn", func(f *fixture) {
 		refs := append(f.flood("x", 2), f.flood("y", 2)...)
 		f.settle(f.one(), broker.Settlement{Kind: broker.Nack, Delay: tick})

@@ -208,12 +208,13 @@ var rateRules = []rule{
 		mk := func(task, tenant, group string) broker.NewJob {
 			return with(func(n *broker.NewJob) { n.Task, n.Tenant, n.Group = task, tenant, group })
 		}
-		f.add(queue, mk(task, "z", "g"), mk(task, "y", "h"))
+		first := f.add(queue, mk(task, "z", "g"), mk(task, "y", "h"), mk(task, "w", "h"))
 		want(f, "tenants", fmt.Sprint(tenants(f.hold(2))), "[z y]")
 		refs := f.add(queue, mk(task, "y", "g"), mk("u", "x", "k"), mk(task, "x", "g"))
 		want(f, "leases", len(f.take(f.b, broker.ClaimRequest{Tasks: []string{task}}).Leases), 0)
 		f.advance(time.Minute)
-		f.wantOrder("claims", leaseIDs(f.hold(2)), refs, 1, 0) // x has had its turn then, and y waits longer
+		// w was not served yet; x has had its turn then, and y waits longer.
+		f.wantOrder("claims", leaseIDs(f.hold(3)), append(refs, first[2]), 3, 1, 0)
 	}},
 	{"a rate that is changed goes on from what was claimed", func(f *fixture) {
 		f.fresh(rated("speed", broker.PerQueue, 1, time.Minute, 2))

@@ -152,6 +152,33 @@ var explainRules = []rule{
 		want(f, "behind", f.wantWhy(refs[0], broker.WhyBehind).Behind, 1)
 		f.wantWhy(refs[2], broker.WhyNone)
 	}},
+	{"what a limit holds back is not in front of a job", func(f *fixture) {
+		f.register(f.b, broker.Worker{ID: "w"})
+		f.set(running("slots", broker.PerQueue, 1))
+		f.add(queue, priorities(5, 5, 5)...)
+		f.one()
+		ref := f.addOne(with(func(n *broker.NewJob) { n.Task = "u" }))
+		f.wantWhy(ref, broker.WhyNone)
+		want(f, "claim", f.one().Job.ID, ref.ID)
+	}},
+	{"what no worker takes is not in front of a job", func(f *fixture) {
+		f.register(f.b, broker.Worker{ID: "w", Tasks: []string{task}})
+		refs := append(f.add(queue, with(func(n *broker.NewJob) { n.Task = "u" })), f.addMany(2)...)
+		f.wantWhy(refs[1], broker.WhyNone)
+		want(f, "behind", f.wantWhy(refs[2], broker.WhyBehind).Behind, 1)
+		f.register(f.b, broker.Worker{ID: "v", Tasks: []string{"u"}})
+		f.wantWhy(refs[0], broker.WhyNone) // of its own worker
+		f.wantWhy(refs[1], broker.WhyNone)
+	}},
+	{"a job whose tenant has to wait for its turn is behind another", func(f *fixture) {
+		f.register(f.b, broker.Worker{ID: "w"})
+		refs := append(f.flood("x", 3), f.flood("y", 1)...)
+		f.one()
+		f.wantWhy(refs[1], broker.WhyBehind)
+		f.wantWhy(refs[3], broker.WhyNone)
+		want(f, "claim", f.one().Job.ID, refs[3].ID)
+		f.wantWhy(refs[1], broker.WhyNone)
+	}},
 	{"a store that works is healthy", func(f *fixture) {
 		h, err := f.b.Health(f.ctx)
 		f.must("health", err)

@@ -102,6 +102,10 @@ func (s *store) fit(c *broker.Capacity, full broker.FullError, of func(tenant st
 			n, bytes = n+1, bytes+stored(f.Payload, f.Headers)
 		}
 	}
+	full.RetryAfter = time.Second
+	if s.rules.over(c, n, bytes) {
+		full.RetryAfter = 0 // never
+	}
 	var ready []*job
 	for _, j := range s.jobs {
 		if j.Queue != full.Queue || !of(j.Tenant) || !waitsOrRuns(j) || slices.Contains(dropped, j) {
@@ -120,7 +124,6 @@ func (s *store) fit(c *broker.Capacity, full broker.FullError, of func(tenant st
 	})
 	for s.rules.over(c, n, bytes) {
 		if !c.DropOldest || len(ready) == 0 {
-			full.RetryAfter = time.Second
 			full.Text = fmt.Sprintf("it would hold %d jobs with %d bytes", n, bytes)
 			return nil, &full
 		}

@@ -68,10 +68,15 @@ func (s *store) claim(m *Model, r broker.ClaimRequest) broker.Claimed {
 	s.openEpoch()
 	var got broker.Claimed
 	for _, queue := range s.queues(r) {
+		served := map[int32]bool{}
 		for j := s.best(queue, r); j != nil && !got.More; j = s.best(queue, r) {
 			if got.More = len(got.Leases) == r.Max; !got.More {
 				got.Leases = append(got.Leases, s.lease(m, j, r))
+				served[j.Priority] = true
 			}
+		}
+		for priority := range served {
+			s.rules.rest(s, queue, priority, r.Tasks)
 		}
 	}
 	got.NextDue = s.nextDue(r)

@@ -48,14 +48,27 @@ func (s *store) explainReady(j *job) broker.Explanation {
 	return broker.Explanation{Reason: broker.WhyNone, Text: "nothing holds it back"}
 }
 
-// behind counts the jobs that would be claimed before j.
+// behind counts the jobs that would be claimed before j, 0 when a
+// worker takes j next, else all that any worker takes.
 func (s *store) behind(j *job) (n int) {
+	next, workers := false, s.workers(j.Queue)
+	for _, w := range workers {
+		next = next || canRun(w.Tasks, j.Task) && s.goesFirst(j, w.Tasks)
+	}
 	for _, o := range s.in(j.Queue, broker.Ready) {
-		if o != j && s.rules.before(s, o, j) && len(s.blocks(o)) == 0 {
+		taken := slices.ContainsFunc(workers, func(w broker.Worker) bool { return canRun(w.Tasks, o.Task) })
+		if !next && taken && o != j && s.blocks(o) == nil && s.rules.before(s, o, j) {
 			n++
 		}
 	}
 	return n
+}
+
+// goesFirst reports whether j goes before all other jobs of some tasks.
+func (s *store) goesFirst(j *job, tasks []string) bool {
+	return !slices.ContainsFunc(s.in(j.Queue, broker.Ready), func(o *job) bool {
+		return o != j && canRun(tasks, o.Task) && s.blocks(o) == nil && s.rules.before(s, o, j)
+	})
 }
 
 // maxHolders is how many of the jobs that hold a limit an explanation names.

@@ -3,6 +3,7 @@ package brokertest
 import (
 	"math"
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -20,10 +21,11 @@ const fullTurn = 720_720
 
 // flowRules are the rules about time and flow that a self-test breaks.
 type flowRules struct {
-	cost   func(weight int) int64                              // of one claim
-	rejoin func(service, at int64) int64                       // where a tenant's next claim begins
-	charge func(s *store, j *job)                              // the claim of j is charged
-	age    func(place int64, priority int32, step int64) int64 // by which jobs of a queue that ages are ordered
+	cost   func(weight int) int64                                       // of one claim
+	rejoin func(service, at int64) int64                                // where a tenant's next claim begins
+	charge func(s *store, j *job)                                       // the claim of j is charged
+	rest   func(s *store, queue string, priority int32, tasks []string) // a claim of such jobs is over
+	age    func(place int64, priority int32, step int64) int64          // by which jobs of a queue that ages are ordered
 
 	counts       func(l *broker.Limit, o, j *job) bool         // o's lease counts where j wants one
 	earliest     func(b rate, tat, now *big.Rat) *big.Rat      // when a rate allows the next claim
@@ -47,6 +49,7 @@ func rightFlowRules() flowRules {
 		cost:   func(weight int) int64 { return max((fullTurn+int64(weight)/2)/int64(weight), 1) },
 		rejoin: func(service, at int64) int64 { return max(service, at) },
 		charge: (*store).chargeTurn,
+		rest:   (*store).restTurn,
 		age:    aged,
 
 		counts:   countsHere,
@@ -148,4 +151,27 @@ func (s *store) chargeTurn(j *job) {
 	t := s.turn(j)
 	t.at = s.served(j)
 	t.service[j.Tenant] = t.at + s.rules.cost(weight)
+}
+
+// restTurn forgets who was served how much when a claim leaves nothing ready, or
+// nothing that it or a live worker would take.
+func (s *store) restTurn(queue string, priority int32, tasks []string) {
+	workers, same, wanted := s.workers(queue), false, false
+	for _, j := range s.in(queue, broker.Ready) {
+		if s.late(j) {
+			continue
+		}
+		same = same || j.Priority == priority
+		wanted = wanted || canRun(tasks, j.Task) || slices.ContainsFunc(workers, func(w broker.Worker) bool { return canRun(w.Tasks, j.Task) })
+	}
+	if same && wanted {
+		return
+	}
+	t := s.flow(queue).turns[priority]
+	if t == nil {
+		return // a broken rule charges nobody
+	}
+	for _, service := range t.service {
+		t.at = max(t.at, service)
+	}
 }

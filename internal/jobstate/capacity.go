@@ -2,6 +2,7 @@ package jobstate
 
 import (
 	"cmp"
+	stdheap "container/heap"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,15 +32,12 @@ func (s *State) makeRoom(w *Writer, now Now, queue string, jobs []broker.NewJob)
 	var victims []*job
 	rest := q.load
 	if each != nil {
-		for tenant, n := range tenants {
-			some, err := each.victims(q, tenant, n)
-			if err != nil {
-				return err
-			}
-			for _, j := range some {
-				rest.drop(j)
-			}
-			victims = append(victims, some...)
+		var err error
+		if victims, err = each.victims(q, tenants); err != nil {
+			return err
+		}
+		for _, j := range victims {
+			rest.drop(j)
 		}
 	}
 	if all != nil {
@@ -52,7 +50,8 @@ func (s *State) makeRoom(w *Writer, now Now, queue string, jobs []broker.NewJob)
 	}
 	s.spared = map[*job]bool{}
 	defer func() { s.spared = nil }()
-	for all != nil && all.over(q.load, total) && s.dropOldest(w, q) {
+	if all != nil && all.over(q.load, total) {
+		s.dropOldest(w, q, all, total)
 	}
 	return nil
 }
@@ -80,35 +79,44 @@ func (l *load) drop(j *job) {
 	l.jobs, l.bytes, l.ready, l.readyBytes = l.jobs-1, l.bytes-bytes, l.ready-1, l.readyBytes-bytes
 }
 
-// victims chooses the jobs of a tenant that go so that n fits into its
-// capacity: of the lowest priority first, and of those the longest waiting.
-func (c *capacity) victims(q *queue, tenant string, n need) (some []*job, err error) {
-	l := load{}
-	if have := q.loads[tenant]; have != nil {
-		l = *have
-	}
-	if err := c.check(q.name, &tenant, l, n); err != nil || !c.over(l, n) {
-		return nil, err
-	}
-	var ready []*job
-	s := q.state
-	for j := s.firstOf(&q.lists[broker.Ready]); j != nil; j = s.nextOf(j) {
-		if s.laneOf(j).tenant == tenant {
-			ready = append(ready, j)
+// victims chooses the jobs that go so that what a call adds fits into the
+// capacity of each tenant: of the lowest priority first, and of those the
+// longest waiting.
+func (c *capacity) victims(q *queue, tenants map[string]need) (victims []*job, err error) {
+	loads := map[string]load{} // of tenants that are over
+	for tenant, n := range tenants {
+		l := load{}
+		if have := q.loads[tenant]; have != nil {
+			l = *have
+		}
+		if err := c.check(q.name, &tenant, l, n); err != nil {
+			return nil, err
+		}
+		if c.over(l, n) {
+			loads[tenant] = l
 		}
 	}
-	slices.SortFunc(ready, func(a, b *job) int {
-		x, y := s.placeOf(a), s.placeOf(b)
-		return cmp.Or(cmp.Compare(s.laneOf(a).priority, s.laneOf(b).priority), cmp.Compare(x.at, y.at), cmp.Compare(x.seq, y.seq), cmp.Compare(x.own, y.own))
-	})
-	for _, j := range ready {
-		if !c.over(l, n) {
-			break
+	for tenant, l := range loads {
+		var ready []*job
+		for o := l.lanes; o != nil; o = o.nextOf {
+			ready = o.appendReady(ready)
 		}
-		l.drop(j)
-		some = append(some, j)
+		slices.SortFunc(ready, q.state.dropsBefore)
+		for _, j := range ready {
+			if !c.over(l, tenants[tenant]) {
+				break
+			}
+			l.drop(j)
+			victims = append(victims, j)
+		}
 	}
-	return some, nil
+	return victims, nil
+}
+
+// dropsBefore orders ready jobs by which is dropped first.
+func (s *State) dropsBefore(a, b *job) int {
+	x, y := s.placeOf(a), s.placeOf(b)
+	return cmp.Or(cmp.Compare(s.laneOf(a).priority, s.laneOf(b).priority), cmp.Compare(x.at, y.at), cmp.Compare(x.seq, y.seq), cmp.Compare(x.own, y.own))
 }
 
 // placeOf is where a ready job stands among all. One that holds its ordered
@@ -207,24 +215,50 @@ func (c *capacity) fullText(l load, n need) string {
 	return strings.Join(parts, "; ")
 }
 
-// dropOldest cancels the ready job (but none that an earlier drop of this call
-// has just made ready) of the lowest priority that waits longest, if there is
-// one.
-func (s *State) dropOldest(w *Writer, q *queue) bool {
-	var worst *lane
+// dropOldest cancels ready jobs (but none that an earlier drop of this call has
+// just made ready) until there is room: of the lowest priority first, and of
+// those the longest waiting.
+func (s *State) dropOldest(w *Writer, q *queue, c *capacity, n need) {
+	var lanes dropOrder
 	for _, t := range q.order {
 		for _, l := range t.lanes {
-			if l.n == 0 || s.spared[l.head.j] {
-				continue
-			}
-			if worst == nil || l.priority < worst.priority || l.priority == worst.priority && l.head.before(worst.head.spot) {
-				worst = l
+			if s.droppable(l) {
+				lanes = append(lanes, l)
 			}
 		}
 	}
-	if worst == nil {
-		return false
+	stdheap.Init(&lanes)
+	for c.over(q.load, n) && len(lanes) > 0 {
+		l := lanes[0]
+		s.final(w, l.head.j, finalRec{state: broker.Cancelled, reason: reasonDropped})
+		if s.droppable(l) {
+			stdheap.Fix(&lanes, 0)
+		} else {
+			stdheap.Pop(&lanes)
+		}
 	}
-	s.final(w, worst.head.j, finalRec{state: broker.Cancelled, reason: reasonDropped})
-	return true
+}
+
+// droppable reports whether the first job of a lane may be dropped.
+func (s *State) droppable(l *lane) bool { return l.n > 0 && !s.spared[l.head.j] }
+
+// dropsBefore orders lanes by which has the job that is dropped first.
+func (l *lane) dropsBefore(m *lane) int {
+	a, b := l.head, m.head
+	return cmp.Or(cmp.Compare(l.priority, m.priority), cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq))
+}
+
+// dropOrder is a heap of lanes, the one to drop from first on top.
+type dropOrder []*lane
+
+// Len, Less, Swap, Push and Pop serve container/heap.
+func (h dropOrder) Len() int           { return len(h) }
+func (h dropOrder) Less(i, k int) bool { return h[i].dropsBefore(h[k]) < 0 }
+func (h dropOrder) Swap(i, k int)      { h[i], h[k] = h[k], h[i] }
+func (h *dropOrder) Push(x any)        { *h = append(*h, x.(*lane)) }
+func (h *dropOrder) Pop() any {
+	a := *h
+	l := a[len(a)-1]
+	*h = a[:len(a)-1]
+	return l
 }

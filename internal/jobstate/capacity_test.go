@@ -2,7 +2,9 @@ package jobstate
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -30,5 +32,50 @@ func TestAFullQueueSaysWhatIsBounded(t *testing.T) {
 				t.Errorf("got %v, want %q in it", err, c.want)
 			}
 		})
+	}
+}
+
+// full makes a history with a queue that is full of jobs of so many tenants, and
+// returns how long it takes, at best, to add n of them once more.
+func full(t *testing.T, name string, tenants int) (add func(n int) time.Duration) {
+	t.Helper()
+	c := &broker.Capacity{Jobs: int64(tenants), DropOldest: true}
+	if name == broker.TenantCapacity {
+		c.Jobs = 1
+	}
+	h := newHistory(t, 1)
+	h.commit(func() {
+		if err := h.s.Configure(&h.w, "q", &broker.Change{Set: []broker.Setting{{Kind: broker.CapacitySetting, Name: name, Capacity: c}}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	jobs := make([]broker.NewJob, tenants)
+	for i := range jobs {
+		jobs[i] = broker.NewJob{Task: "t", Tenant: fmt.Sprint(i)}
+	}
+	h.put(jobs...)
+	return func(n int) time.Duration {
+		took := time.Hour
+		for range 10 {
+			began := time.Now()
+			h.put(jobs[:n]...)
+			took = min(took, time.Since(began))
+		}
+		return took
+	}
+}
+
+// One drop looks at every tenant; those of one call are to share that.
+func TestMakingRoomForManyCostsLittleMoreThanForOne(t *testing.T) {
+	add := full(t, "", 10_000)
+	if one, all := add(1), add(1000); all > 200*one {
+		t.Errorf("one job takes %v, 1000 take %v", one, all)
+	}
+}
+
+func TestMakingRoomForATenantLooksAtNoOther(t *testing.T) {
+	few, many := full(t, broker.TenantCapacity, 100)(1), full(t, broker.TenantCapacity, 10_000)(1)
+	if many > 20*few {
+		t.Errorf("one job takes %v among 100 tenants, %v among 10,000", few, many)
 	}
 }

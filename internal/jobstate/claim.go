@@ -45,7 +45,8 @@ func (s *State) Claim(w *Writer, now Now, c Claim) (tickets []Ticket, more bool)
 	s.promote(q, now)
 	q.rouse(now)
 	p := picker{s: s, q: q, w: w, now: now}
-	more = p.pick(q.wanted(c.Tasks), c.Max)
+	wanted := q.wanted(c.Tasks)
+	more = p.pick(wanted, c.Max)
 	if len(p.jobs) == 0 {
 		return nil, more
 	}
@@ -69,6 +70,7 @@ func (s *State) Claim(w *Writer, now Now, c Claim) (tickets []Ticket, more bool)
 		s.finishClaim(j, r, c.Worker, m, expires, w.base)
 		tickets[i] = s.ticket(j)
 	}
+	p.rest(wanted)
 	p.write()
 	w.end()
 	return tickets, more
@@ -119,11 +121,7 @@ func (p *picker) pick(wanted []*task, n int) (more bool) {
 		}
 		for len(p.jobs) < n {
 			if g := p.s.refuses(best, p.now); g != nil {
-				g.park(best)
-				if best.from != g {
-					best.passOn()
-				}
-				best.from = nil
+				g.turnAway(best)
 				if refused++; refused == maxExamine {
 					return true
 				}
@@ -137,6 +135,26 @@ func (p *picker) pick(wanted []*task, n int) (more bool) {
 		}
 	}
 	return false
+}
+
+// next returns the lane that a claim of the wanted tasks would serve first, nil
+// for none. As a claim does, it parks the lanes that are refused.
+func (s *State) next(now Now, q *queue, wanted []*task) *lane {
+	q.rouse(now)
+	q.recall(nil)
+	for range broker.MaxPageExamine {
+		q.letFreed()
+		best, _ := leaders(wanted)
+		if best == nil {
+			return nil
+		}
+		g := s.refuses(best, now)
+		if g == nil {
+			return best
+		}
+		g.turnAway(best)
+	}
+	return nil
 }
 
 // take claims the head of a lane that nothing refuses.
@@ -184,6 +202,40 @@ func leaders(tasks []*task) (best, second *lane) {
 	return best, second
 }
 
+// rest forgets who was served how much where nothing is ready any more, or
+// nothing that this claim or a live worker would take.
+func (p *picker) rest(wanted []*task) {
+	var waits, known bool
+	for _, sh := range p.shares {
+		t := p.q.turnOf(sh.priority)
+		if t.busy > 0 && !known {
+			waits, known = p.q.waits(wanted), true
+		}
+		if t.busy == 0 || !waits {
+			t.Now = max(t.Now, t.most)
+		}
+	}
+}
+
+// waits reports whether the queue has a ready job of the wanted tasks, or of
+// one that a live worker takes.
+func (q *queue) waits(wanted []*task) (yes bool) {
+	for _, t := range wanted {
+		if t.n[broker.Ready] > 0 {
+			return true
+		}
+	}
+	for _, t := range q.order {
+		if t.n[broker.Ready] > 0 {
+			q.state.Listeners(q.name, t.name, func(Listener) bool { yes = true; return false })
+		}
+		if yes {
+			return true
+		}
+	}
+	return false
+}
+
 // write adds to the claim's record what became of shares and rates.
 func (p *picker) write() {
 	p.w.uint(uint64(len(p.shares)))
@@ -210,7 +262,7 @@ func (s *State) readPicked(r *reader, q *queue) {
 		if r.err == nil {
 			t := q.turnOf(priority)
 			t.Now = at
-			t.shareOf(tenant).service = service
+			t.serve(t.shareOf(tenant), service)
 		}
 	}
 	for range r.count(4) {

@@ -66,7 +66,8 @@ func (s *State) explainReady(now Now, q *queue, j *job) broker.Explanation {
 	if x := s.explainGate(now, q, j); x.Reason != "" {
 		return x
 	}
-	if a := q.ahead(j, now); a.n > 0 {
+	if !s.isNext(now, q, j) {
+		a := s.ahead(now, q, j)
 		return broker.Explanation{Reason: broker.WhyBehind, Behind: a.n, Text: a.text()}
 	}
 	return broker.Explanation{Reason: broker.WhyNone, Text: "nothing holds it back: the next free worker takes it"}
@@ -121,6 +122,28 @@ func (q *queue) leasedJobs(want func(*job) bool) (refs []broker.Ref) {
 	return refs
 }
 
+// isNext reports whether a live worker that takes j's task would take j now,
+// before all else that it takes from the queue.
+func (s *State) isNext(now Now, q *queue, j *job) bool {
+	l := s.laneOf(j)
+	if l.head.j != j {
+		return false
+	}
+	for _, wk := range s.workers {
+		if !wk.listens(q.name) || !wk.handles(l.task.name) {
+			continue
+		}
+		takes := q.order
+		if len(wk.Tasks) > 0 {
+			takes = q.wanted(wk.Tasks)
+		}
+		if s.next(now, q, takes) == l {
+			return true
+		}
+	}
+	return false
+}
+
 // ahead says how many ready jobs are claimed before one.
 type ahead struct {
 	n       int
@@ -155,29 +178,30 @@ func (w *waiting) add(at spot) {
 	w.n++
 }
 
-// ahead counts what goes before j, looking at no more than
-// broker.MaxPageExamine jobs: not those that a limit holds back, and of another
-// tenant of its priority what that has a turn for until it is j's.
-func (q *queue) ahead(j *job, now Now) (a ahead) {
-	s, mine := q.state, q.state.laneOf(j)
-	at := spotOf(j)
+// ahead counts what goes before j, which is not the next, looking at no more
+// than broker.MaxPageExamine jobs: not those that no worker takes or a limit
+// holds back, and of another tenant of its priority what that has a turn for
+// until it is j's.
+func (s *State) ahead(now Now, q *queue, j *job) (a ahead) {
+	mine, at := s.laneOf(j), spotOf(j)
 	if mine.first == j {
 		at = mine.head.spot // it takes the place of the first that waits for it
 	}
 	own := waiting{first: at}
-	held, others, seen := map[*lane]bool{}, map[string]*waiting{}, 0
+	goes, others, seen := map[*lane]bool{}, map[string]*waiting{}, 0
 	for k := s.firstOf(&q.lists[broker.Ready]); k != nil && !a.atLeast; k = s.nextOf(k) {
 		a.atLeast = seen == broker.MaxPageExamine
 		seen++
 		l := s.laneOf(k)
-		refused, known := held[l]
+		yes, known := goes[l]
 		if !known {
+			s.Listeners(q.name, l.task.name, func(Listener) bool { yes = true; return false })
 			g, _, _ := l.refusing(now)
-			refused = g != nil
-			held[l] = refused
+			yes = yes && g == nil
+			goes[l] = yes
 		}
 		switch {
-		case refused || l.priority < mine.priority:
+		case !yes || l.priority < mine.priority:
 		case l.priority > mine.priority:
 			a.n++
 		case l.tenant != mine.tenant:
@@ -199,7 +223,7 @@ func (q *queue) ahead(j *job, now Now) (a ahead) {
 		}
 		a.n += min(w.n, turns)
 	}
-	a.n += own.n
+	a.n = max(a.n+own.n, 1)
 	return a
 }
 

@@ -61,7 +61,7 @@ func (e *encoder) setting(t *broker.Setting) {
 func (q *queue) encodeTurns(e *encoder) {
 	turns := slices.DeleteFunc(slices.Sorted(maps.Keys(q.turns)), func(p int32) bool {
 		t := q.turns[p]
-		return t.Now == 0 && len(t.ahead()) == 0
+		return (t.Now == 0 || t.lanes == 0) && len(t.ahead()) == 0
 	})
 	e.u32(uint32(len(turns)))
 	for _, p := range turns {
@@ -123,6 +123,12 @@ func (s *State) decodeFlow(d *decoder, q *queue) {
 			d.fail("setting without a layer")
 			return
 		}
+		for _, set := range [...]*broker.Setting{t.declared, t.operator} {
+			if set != nil && (set.Kind != name.kind || set.Name != name.name) {
+				d.fail("setting under another name")
+				return
+			}
+		}
 		q.settings[name] = t
 	}
 	q.decodeStarts(d)
@@ -131,7 +137,7 @@ func (s *State) decodeFlow(d *decoder, q *queue) {
 		t.Now = fair.Time(d.u64())
 		for k := d.u32(); k > 0 && d.err == nil; k-- {
 			tenant := d.str()
-			t.shareOf(tenant).service = fair.Time(d.u64())
+			t.serve(t.shareOf(tenant), fair.Time(d.u64()))
 		}
 	}
 	for n := d.u32(); n > 0 && d.err == nil; n-- {

@@ -73,6 +73,15 @@ func (g *gate) park(l *lane) {
 	l.move(st)
 }
 
+// turnAway parks an open lane that the gate refuses.
+func (g *gate) turnAway(l *lane) {
+	g.park(l)
+	if l.from != g {
+		l.passOn()
+	}
+	l.from = nil
+}
+
 // let opens at most one parked lane of each task, the one to serve first: the
 // one unit that came free is for one of them, and whoever takes it lets the
 // next one try.
@@ -89,9 +98,7 @@ func (g *gate) let() {
 
 // open opens a parked lane.
 func (g *gate) open(l *lane) {
-	st := l.stand
 	l.move(&l.task.open)
-	st.forget(l.priority, l.tenant)
 	l.from = g
 	l.task.queue.lent = append(l.task.queue.lent, l)
 }

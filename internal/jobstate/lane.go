@@ -18,6 +18,8 @@ type lane struct {
 	entrant *entrant // its tenant's place there
 	pos     int      // in the entrant's heap
 	load    *load    // what its tenant has in the queue
+	prevOf  *lane    // among the lanes of load
+	nextOf  *lane
 	fifo    fifo     // what came in order
 	late    heap     // what came out of order: expired, released, retried jobs
 	first   *job     // the job that holds the lane's ordered group, when it is ready
@@ -99,6 +101,27 @@ func (l *lane) next() {
 		l.head.j = j
 	}
 	l.moved()
+}
+
+// appendReady adds the lane's ready jobs to a list, in no order.
+func (l *lane) appendReady(list []*job) []*job {
+	s := l.state()
+	for _, b := range l.fifo.blocks {
+		for _, r := range b.refs {
+			if r != 0 {
+				list = append(list, s.jobs.at(r))
+			}
+		}
+	}
+	for _, it := range l.late {
+		if s.live(&it) {
+			list = append(list, s.jobs.at(it.ref))
+		}
+	}
+	if l.first != nil {
+		list = append(list, l.first)
+	}
+	return list
 }
 
 // moved puts the lane where its head belongs: nowhere when it is empty, among

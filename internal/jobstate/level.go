@@ -3,6 +3,7 @@ package jobstate
 import (
 	"cmp"
 	stdheap "container/heap"
+	"maps"
 	"slices"
 
 	"github.com/spoolq/spool/fair"
@@ -21,11 +22,37 @@ type share struct {
 }
 
 // turn is how far the virtual time of a priority of a queue is: the service at
-// which the last job of it was claimed.
+// which the last job of it was claimed, or, once nothing waited there any more
+// (see picker.rest), the largest that a tenant has had.
 type turn struct {
 	fair.Clock
 	shares map[string]*share
 	swept  int
+	most   fair.Time // the largest service of a tenant
+	busy   int       // lanes with ready jobs
+	lanes  int       // of its priority
+}
+
+// serve sets the service that a tenant has had.
+func (t *turn) serve(s *share, service fair.Time) {
+	s.service = service
+	t.most = max(t.most, service)
+}
+
+// ended notes that a lane of a priority is gone. A turn that has none, and
+// nothing to remember, is as if it were new.
+func (q *queue) ended(priority int32) {
+	t := q.turnOf(priority)
+	if t.lanes--; t.lanes > 0 || !t.Passed(t.most) {
+		return
+	}
+	t.Now, t.most, t.swept = 0, 0, 0
+	if len(t.shares) > 1 {
+		t.shares = map[string]*share{}
+	}
+	for _, s := range t.shares { // a queue without tenants uses its one again
+		s.service = 0
+	}
 }
 
 // behind reports whether the tenant has had no more than its turn: such tenants
@@ -38,6 +65,10 @@ func (s *share) effective() fair.Time { return s.turn.Rejoin(s.service) }
 func (q *queue) turnOf(priority int32) *turn {
 	t := q.turns[priority]
 	if t == nil {
+		if len(q.turns) > 2*q.sweptTurns+64 { // priorities come and go without end
+			maps.DeleteFunc(q.turns, func(_ int32, o *turn) bool { return o.lanes == 0 && o.Now == 0 && o.most == 0 })
+			q.sweptTurns = len(q.turns)
+		}
 		t = &turn{shares: map[string]*share{}}
 		q.turns[priority] = t
 	}
@@ -77,6 +108,7 @@ type level struct {
 	entrants map[string]*entrant
 	behind   entrants // by the heads of their lanes
 	ahead    entrants // by service
+	ages     *ages    // with ageing: all of these again; nil until it is asked for
 }
 
 // entrant is a tenant at a level.
@@ -88,6 +120,8 @@ type entrant struct {
 	at     fair.Time // its service when it was put into ahead; it only grows
 	heap   *entrants // nil while it has no lane
 	pos    int
+	age    int64 // in the level's ages
+	agePos int   // there, from 1; 0 while it has no lane
 }
 
 // enter adds a lane that is not empty and stands nowhere.
@@ -100,16 +134,22 @@ func (st *stand) enter(l *lane) {
 		v.entrants[l.tenant] = e
 	}
 	l.stand, l.entrant = st, e
+	e.share.turn.busy++
 	stdheap.Push(&e.lanes, l)
 	e.moved()
 }
 
-// leave takes a lane out.
+// leave takes a lane out. The entrant stays where lanes come and go, among the
+// open ones, until the lane ends.
 func (st *stand) leave(l *lane) {
 	e := l.entrant
 	stdheap.Remove(&e.lanes, l.pos)
 	l.stand, l.entrant = nil, nil
+	e.share.turn.busy--
 	e.moved()
+	if st != &l.task.open {
+		st.forget(l.priority, l.tenant)
+	}
 }
 
 // forget drops the entrant of a lane that ended, if no other needs it.
@@ -156,22 +196,12 @@ func (st *stand) best() *lane {
 	return nil
 }
 
-// oldest is best with ageing. It looks at every tenant: ageing leaves no order
-// among them that would last.
-func (st *stand) oldest() (best *lane) {
-	for _, v := range st.levels {
-		for _, e := range v.entrants {
-			if len(e.lanes) > 0 && (best == nil || e.lanes[0].before(best)) {
-				best = e.lanes[0]
-			}
-		}
-	}
-	return best
-}
-
 // moved puts the entrant where it belongs after its open lanes, or its share,
 // changed.
 func (e *entrant) moved() {
+	if e.level.ages != nil {
+		e.level.ages.moved(e)
+	}
 	var to *entrants
 	switch {
 	case len(e.lanes) == 0:
@@ -255,16 +285,6 @@ func (h *entrants) Pop() any {
 	return e
 }
 
-// aged is what orders the lane's head in a queue with ageing: when it was due,
-// set back by priority × step.
-func (l *lane) aged() int64 {
-	at := l.state().runAt(l.head.j)
-	if l.first == l.head.j {
-		at = min(at, l.head.at) // of the first that waits for it
-	}
-	return satSub(at, satMul(int64(l.priority), int64(l.task.queue.ageing)))
-}
-
 // before says whether l is served before m, another lane of the queue.
 func (l *lane) before(m *lane) bool {
 	if l.task.queue.ageing != 0 {
@@ -284,7 +304,7 @@ func (l *lane) before(m *lane) bool {
 // charge adds the service of a job to the lane's tenant.
 func (l *lane) charge() {
 	s := l.entrant.share
-	s.service = s.turn.Charge(s.effective(), 1, l.task.queue.weights[l.tenant])
+	s.turn.serve(s, s.turn.Charge(s.effective(), 1, l.task.queue.weights[l.tenant]))
 	l.entrant.moved()
 }
 

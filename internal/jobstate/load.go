@@ -32,22 +32,31 @@ func (q *queue) idle(l *lane, j *job, on bool) {
 	}
 }
 
-// loadOf returns what a tenant has, for a new lane of it.
-func (q *queue) loadOf(tenant string) *load {
-	l := q.loads[tenant]
-	if l == nil {
-		l = &load{}
-		q.loads[tenant] = l
+// join makes a new lane one of its tenant's.
+func (q *queue) join(l *lane) {
+	has := q.loads[l.tenant]
+	if has == nil {
+		has = &load{}
+		q.loads[l.tenant] = has
 	}
-	l.lanes++
-	return l
+	l.load, l.nextOf = has, has.lanes
+	if has.lanes != nil {
+		has.lanes.prevOf = l
+	}
+	has.lanes = l
 }
 
-// unload undoes loadOf when a lane ends.
-func (q *queue) unload(tenant string) {
-	if l := q.loads[tenant]; l != nil {
-		if l.lanes--; l.lanes == 0 {
-			delete(q.loads, tenant)
-		}
+// part undoes join when a lane ends.
+func (q *queue) part(l *lane) {
+	if l.nextOf != nil {
+		l.nextOf.prevOf = l.prevOf
+	}
+	switch {
+	case l.prevOf != nil:
+		l.prevOf.nextOf = l.nextOf
+	case l.nextOf != nil:
+		l.load.lanes = l.nextOf
+	default:
+		delete(q.loads, l.tenant)
 	}
 }

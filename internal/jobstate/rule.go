@@ -32,9 +32,13 @@ func (s *State) setRules(q *queue) {
 			}
 		}
 	}
+	q.wakes = nil // of the old ones
 	q.rev++
 	for _, t := range q.order {
-		t.rules = q.rulesOf(t.name)
+		bound := len(t.rules) > 0
+		if t.rules = q.rulesOf(t.name); !bound && len(t.rules) == 0 {
+			continue // its lanes have nothing to do with it
+		}
 		for _, l := range t.lanes {
 			l.meters = nil // of the old rules
 			l.passOn()     // and of an old gate it is not to wait at any more

@@ -290,9 +290,10 @@ func (s *State) Settings(queue string) (all []broker.QueueSetting) {
 		q := s.queues[name]
 		for _, n := range q.settingNames() {
 			t := q.settings[n]
-			v := *cloneSetting(t.inForce())
+			v := copyOf(t.inForce())
 			if t.operator != nil && t.declared != nil {
-				v.Declared = cloneSetting(t.declared)
+				d := copyOf(t.declared)
+				v.Declared = &d
 			}
 			if v.Schedule != nil {
 				v.Schedule.Paused, v.Schedule.Due = t.paused, nanos(t.due)
@@ -301,4 +302,28 @@ func (s *State) Settings(queue string) (all []broker.QueueSetting) {
 		}
 	}
 	return all
+}
+
+// copyOf copies a setting whole, so that the reader may change what he gets.
+func copyOf(t *broker.Setting) broker.Setting {
+	c := *t
+	if t.Limit != nil {
+		l := *t.Limit
+		l.Tasks = slices.Clone(l.Tasks)
+		c.Limit = &l
+	}
+	if t.Capacity != nil {
+		room := *t.Capacity
+		c.Capacity = &room
+	}
+	if t.Retention != nil {
+		keep := *t.Retention
+		c.Retention = &keep
+	}
+	if t.Schedule != nil {
+		s := *t.Schedule
+		s.Job.Payload, s.Job.Headers = slices.Clone(s.Job.Payload), maps.Clone(s.Job.Headers)
+		c.Schedule = &s
+	}
+	return c
 }

@@ -38,6 +38,7 @@ type State struct {
 	keeps    heap             // final jobs, by the end of their retention
 	kept     int              // live items of keeps
 	starts   [2]heap          // waiting jobs with a StartWithin, by that deadline: on the steady clock, and on the wall
+	watched  [2]int           // items of starts after the last trim
 	uses     uses
 	jobs     entries
 	lives    lives
@@ -77,30 +78,31 @@ type queue struct {
 	keys   map[keyName]*heldKey
 	swept  int // keys there were after the last sweep
 
-	settings map[settingName]*setting
-	starts   map[string]start // by owner
-	revision uint64           // of the last change of a setting
-	rev      uint64           // rises whenever limits change: lanes bind anew
-	rules    map[string]*rule
-	weights  map[string]int
-	ageing   time.Duration
-	turns    map[int32]*turn
-	groups   map[string]*group
-	wakes    wakes            // rates that lanes wait for
-	freed    []*gate          // that have room again
-	lent     []*lane          // that gates let through
-	loads    map[string]*load // by tenant
-	load     load             // of all
-	high     int64            // the most jobs that load ever had
-	rates    []savedRate      // while a checkpoint is read
-	holders  map[string]broker.ID
+	settings   map[settingName]*setting
+	starts     map[string]start // by owner
+	revision   uint64           // of the last change of a setting
+	rev        uint64           // rises whenever limits change: lanes bind anew
+	rules      map[string]*rule
+	weights    map[string]int
+	ageing     time.Duration
+	turns      map[int32]*turn
+	sweptTurns int // turns there were after the last sweep
+	groups     map[string]*group
+	wakes      wakes            // rates that lanes wait for
+	freed      []*gate          // that have room again
+	lent       []*lane          // that gates let through
+	loads      map[string]*load // by tenant
+	load       load             // of all
+	high       int64            // the most jobs that load ever had
+	rates      []savedRate      // while a checkpoint is read
+	holders    map[string]broker.ID
 }
 
 // load is what a capacity counts.
 type load struct {
 	jobs, bytes       int64
 	ready, readyBytes int64 // of these
-	lanes             int   // that refer to it
+	lanes             *lane // of a tenant: the first of them
 }
 
 // task is one task of a queue.
@@ -191,7 +193,9 @@ func (t *task) laneOf(k laneKey) *lane {
 
 // newLane makes the lane of a task.
 func (s *State) newLane(k laneKey, t *task) *lane {
-	l := &lane{laneKey: k, task: t, load: t.queue.loadOf(k.tenant)}
+	l := &lane{laneKey: k, task: t}
+	t.queue.join(l)
+	t.queue.turnOf(k.priority).lanes++
 	if n := len(s.unused) - 1; n >= 0 {
 		l.self = s.unused[n]
 		s.unused = s.unused[:n]
@@ -296,7 +300,8 @@ func (s *State) unref(l *lane) {
 		s.unused = append(s.unused, l.self)
 		l.unbind()
 		l.task.open.forget(l.priority, l.tenant)
-		l.task.queue.unload(l.tenant)
+		l.task.queue.part(l)
+		l.task.queue.ended(l.priority)
 		if l.task.last == l {
 			l.task.last = nil
 		}
@@ -358,7 +363,13 @@ func (s *State) stand(j *job) {
 // watchStart registers the deadline by which a waiting job has to be started.
 func (s *State) watchStart(j *job) {
 	if l := s.lifeOf(j); l.ext != nil && l.ext.startWithin > 0 && l.attempts == 0 {
-		s.starts[b2u(j.flags&byWall != 0)].push(s.item(j, satAdd(l.runAt, l.ext.startWithin)))
+		i := b2u(j.flags&byWall != 0)
+		h := &s.starts[i]
+		h.push(s.item(j, satAdd(l.runAt, l.ext.startWithin)))
+		if len(*h) > 2*s.watched[i]+64 {
+			h.trim(s, 0)
+			s.watched[i] = len(*h)
+		}
 	}
 }
 
