@@ -123,7 +123,10 @@ func (b *handle) load(read func() error) error {
 	}
 	before := b.s
 	b.stats.Loads.Add(1)
-	b.s = jobstate.New(b.changed, nil)
+	b.s = jobstate.New(nil, nil)
+	if before != nil { // else nobody waits for a change yet
+		b.s.Tell(b.changed)
+	}
 	if checkpoint > 0 {
 		err = load(b.s.Decode)
 	}
@@ -132,8 +135,10 @@ func (b *handle) load(read func() error) error {
 	}
 	if err != nil {
 		b.s = before
+		return err
 	}
-	return err
+	b.s.Tell(b.changed)
+	return nil
 }
 
 // census looks who is alive; LOCK is held.

@@ -140,6 +140,9 @@ func New(changed func(Change), freed func(file uint32)) *State {
 	}
 }
 
+// Tell makes changed, which may be nil, what is told of each change from now on.
+func (s *State) Tell(changed func(Change)) { s.changed = changed }
+
 // Uses returns what is still needed of each file. The map is the state's: it
 // is read-only, and valid until the next change.
 func (s *State) Uses() map[uint32]*Use { return s.uses.files }
