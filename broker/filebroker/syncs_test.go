@@ -1,0 +1,119 @@
+package filebroker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/vfs/crashfs"
+)
+
+// TestSyncsPerJob counts the syncs that answers waited for, on a disk where one
+// takes a millisecond: what comes in meanwhile shares the next.
+func TestSyncsPerJob(t *testing.T) {
+	const each = 20
+	for _, callers := range []int{1, 8, 64} {
+		t.Run(fmt.Sprintf("of %d callers that enqueue", callers), func(t *testing.T) {
+			onSlowDisk(t, func(ctx context.Context, b *Broker) {
+				before := b.Stats().Syncs.Load()
+				var wg sync.WaitGroup
+				for range callers {
+					wg.Go(func() {
+						for range each {
+							if _, err := b.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{Task: "t"}}); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				// Whoever is answered first may go ahead of the others: two for a round.
+				rounds, syncs := int64(each), b.Stats().Syncs.Load()-before
+				if callers == 1 && syncs != rounds || callers > 1 && syncs > 2*rounds+2 {
+					t.Errorf("%d syncs for %d rounds of %d callers", syncs, rounds, callers)
+				}
+			})
+		})
+	}
+	t.Run("of one that claims and acks", func(t *testing.T) {
+		onSlowDisk(t, func(ctx context.Context, b *Broker) {
+			jobs := make([]broker.NewJob, each+1)
+			for i := range jobs {
+				jobs[i] = broker.NewJob{Task: "t"}
+			}
+			_, err := b.Enqueue(ctx, broker.NewCall(), "q", jobs)
+			must(t, err)
+			lease := func() {
+				got, err := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Max: 1, Worker: "w"})
+				must(t, err)
+				_, err = b.Settle(ctx, broker.NewCall(), []broker.Settlement{{Ref: got.Leases[0].Job.Ref(), Token: got.Leases[0].Token, Kind: broker.Ack}})
+				must(t, err)
+			}
+			lease() // opens the epoch
+			before := b.Stats().Syncs.Load()
+			for range each {
+				lease()
+			}
+			if n := b.Stats().Syncs.Load() - before; n != each {
+				t.Errorf("%d syncs for %d jobs that were claimed and acked", n, each)
+			}
+		})
+	})
+}
+
+func onSlowDisk(t *testing.T, fn func(ctx context.Context, b *Broker)) {
+	synctest.Test(t, func(t *testing.T) {
+		m := crashfs.New(crashfs.Config{Seed: 1})
+		m.Clock.Advance(2 * time.Minute) // after the first minute of a boot, in which claims are synced too
+		b, err := openOn(m.Process())
+		must(t, err)
+		m.Inject(func(op crashfs.Op) error {
+			if syncsLog(op) {
+				time.Sleep(time.Millisecond)
+			}
+			return nil
+		})
+		fn(t.Context(), b)
+		must(t, b.Close())
+	})
+}
+
+// TestAClaimTakesSettlementsAlong lets a settlement wait for its turn at the
+// disk: a claim does not wait, and commits both.
+func TestAClaimTakesSettlementsAlong(t *testing.T) {
+	onSlowDisk(t, func(ctx context.Context, b *Broker) {
+		_, err := b.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{Task: "t"}, {Task: "t"}})
+		must(t, err)
+		claim := func() broker.Lease {
+			got, err := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Max: 1, Worker: "w"})
+			must(t, err)
+			return got.Leases[0]
+		}
+		first := claim()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := b.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{Task: "u"}})
+			must(t, err)
+		})
+		synctest.Wait() // its sync is under way
+		wg.Go(func() {
+			answers, err := b.Settle(ctx, broker.NewCall(), []broker.Settlement{{Ref: first.Job.Ref(), Token: first.Token, Kind: broker.Ack}})
+			must(t, err)
+			must(t, answers[0].Err)
+		})
+		synctest.Wait() // it waits for that to end
+		before, begun := b.Stats().Commits.Load(), time.Now()
+		second := claim()
+		if n := b.Stats().Commits.Load() - before; n != 1 || time.Since(begun) != 0 {
+			t.Errorf("the claim made %d commits and took %v", n, time.Since(begun))
+		}
+		wg.Wait()
+		if n := b.Stats().Commits.Load() - before; n != 1 || second.Job.ID == first.Job.ID {
+			t.Errorf("with the settlement there are %d commits; %v was claimed", n, second.Job.ID)
+		}
+	})
+}
