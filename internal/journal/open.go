@@ -84,6 +84,9 @@ func (l *Log) makeDir() error {
 		return err
 	}
 	if err := l.checkUnborn(); err != nil {
+		if _, err := l.sys.Stat(join(l.dir, currentName)); err == nil {
+			return nil // somebody else finished the creation while this one looked
+		}
 		return err
 	}
 	return l.sys.SyncDir(filepath.Dir(filepath.Clean(l.dir))) // who made it may have died before

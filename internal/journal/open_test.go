@@ -202,3 +202,37 @@ func TestTheFormatIsWhatTheFirstReleaseWrote(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoWhoCreateAtTheSameTime lets another process create the store, and write
+// to it, before each operation of one that has not taken LOCK yet.
+func TestTwoWhoCreateAtTheSameTime(t *testing.T) {
+	for n := 0; ; n++ {
+		m := crashfs.New(crashfs.Config{Seed: 1})
+		p, other := m.Process(), m.Process()
+		left, locks := n, false
+		m.Inject(func(op crashfs.Op) error {
+			if op.Process != p {
+				return nil
+			}
+			if locks = locks || op.Kind == crashfs.OpLock; locks {
+				return nil
+			}
+			if left--; left == -1 {
+				l, err := openOn(other)
+				must(t, err)
+				must(t, appendOne(l, "first", Enqueue))
+			}
+			return nil
+		})
+		l, err := openOn(p)
+		if err != nil {
+			t.Fatalf("before operation %d another process created the store: %v", n, err)
+		}
+		m.Inject(nil)
+		if left >= 0 {
+			t.Logf("%d operations", n)
+			return
+		}
+		must(t, appendOne(l, "second", Enqueue))
+	}
+}
