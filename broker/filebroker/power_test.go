@@ -180,11 +180,14 @@ func (c *cut) check(s *scene, i int) {
 func (c *cut) checkTwice(s *scene, i int) {
 	s.Helper()
 	defer c.explain(s)
+	var mu sync.Mutex // several goroutines open a store
 	var again []cut
 	c.m.Clock.Step(s.at[c.acked].wall.Sub(c.m.Clock.Wall()))
 	withoutHandles(s, c.m)
 	c.m.Inject(func(op crashfs.Op) error {
 		if changes(c.m, op) {
+			mu.Lock()
+			defer mu.Unlock()
 			name := fmt.Sprintf("%s; %v", c.name, op)
 			again = append(again, cut{name: name, m: c.m.Crash(crashfs.KeepRandom(uint64(i)))})
 		}
@@ -194,6 +197,8 @@ func (c *cut) checkTwice(s *scene, i int) {
 	must(s, err)
 	c.m.Inject(nil)
 	must(s, b.Close())
+	mu.Lock()
+	defer mu.Unlock()
 	for k := range again {
 		if k%stride(4) != 0 {
 			continue
