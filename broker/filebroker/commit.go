@@ -155,7 +155,7 @@ type waits int
 const (
 	nobody    waits = iota
 	some            // those that are not free
-	everybody       // an epoch was opened, which has to be durable before any of its leases
+	everybody       // the epoch is not durable yet, which it has to be before any of its leases
 )
 
 // finish answers ops. An err of the commit is the answer of each that has none
@@ -203,10 +203,11 @@ func (b *handle) commitStateful(ops []*op) (wait waits, err error) {
 	now := b.now()
 	b.w.Reset(body, uint32(file), at, now)
 	b.ring.on = true
+	epoch := b.s.EpochNumber()
 	fresh := b.decide(ops, now)
 	b.ring.on = false
 	switch {
-	case fresh:
+	case fresh || claims(ops) && b.log.Durable().Before(b.epochEnd):
 		wait = everybody
 	case b.cfg.Sync == SyncAlways && slices.ContainsFunc(ops, func(o *op) bool { return !o.free }):
 		wait = some
@@ -216,6 +217,9 @@ func (b *handle) commitStateful(ops []*op) (wait waits, err error) {
 	}
 	if err := b.append(); err != nil {
 		return nobody, err
+	}
+	if b.s.EpochNumber() != epoch {
+		b.epochEnd = b.log.Pos()
 	}
 	for _, o := range ops {
 		if o.after != nil {
@@ -231,19 +235,19 @@ func (b *handle) commitStateful(ops []*op) (wait waits, err error) {
 // decide runs the ops against the state, after what is due, and says whether
 // an epoch was opened, which has to be durable before any of its leases.
 func (b *handle) decide(ops []*op, now jobstate.Now) (fresh bool) {
-	claims := false
-	for _, o := range ops {
-		claims = claims || o.claims
-	}
-	if _, ours := b.s.Offset(b.boot); !ours || claims && !b.s.Holds(b.member.name) {
-		fresh = b.openEpoch(now, claims)
+	leases := claims(ops)
+	if _, ours := b.s.Offset(b.boot); !ours || leases && !b.s.Holds(b.member.name) {
+		fresh = b.openEpoch(now, leases)
 	}
 	b.s.Upkeep(&b.w, now, maxUpkeep, b.alive)
 	for _, o := range ops {
 		o.decide(now)
 	}
-	return fresh || claims && b.sys.Monotonic() < youngBoot
+	return fresh || leases && b.sys.Monotonic() < youngBoot
 }
+
+// claims reports whether ops hand out leases.
+func claims(ops []*op) bool { return slices.ContainsFunc(ops, func(o *op) bool { return o.claims }) }
 
 // openEpoch joins the current epoch when a live handle holds it, and opens the
 // next one otherwise: a power cut may have forgotten claims of the last one,
@@ -382,7 +386,12 @@ func (b *handle) apply(f *journal.Frame) error {
 	if f.Kind != journal.KindData {
 		return nil
 	}
-	return b.s.Apply(f.Body, uint32(journal.SegmentFile(f.At.Segment)), f.BodyAt)
+	epoch := b.s.EpochNumber()
+	err := b.s.Apply(f.Body, uint32(journal.SegmentFile(f.At.Segment)), f.BodyAt)
+	if b.s.EpochNumber() != epoch {
+		b.epochEnd = f.Next
+	}
+	return err
 }
 
 // now reads the clocks.

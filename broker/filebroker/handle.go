@@ -26,14 +26,15 @@ type handle struct {
 	slg *slog.Logger
 	pid int
 
-	mu     sync.Mutex      // guards what follows
-	s      *jobstate.State // nil while nothing needs it
-	w      jobstate.Writer
-	hub    notify.Hub
-	ring   ringing
-	lossy  bool              // the log was recovered from poison: claims may be forgotten
-	broken error             // the state is not what the log says, and could not be rebuilt
-	taking map[string]filter // by worker registered through this handle
+	mu       sync.Mutex      // guards what follows
+	s        *jobstate.State // nil while nothing needs it
+	w        jobstate.Writer
+	hub      notify.Hub
+	ring     ringing
+	lossy    bool              // the log was recovered from poison: claims may be forgotten
+	epochEnd journal.Pos       // behind the frame that opened the epoch, where this handle saw it
+	broken   error             // the state is not what the log says, and could not be rebuilt
+	taking   map[string]filter // by worker registered through this handle
 
 	lazy   lazy
 	queue  gather

@@ -18,7 +18,7 @@ func TestSyncsPerJob(t *testing.T) {
 	const each = 20
 	for _, callers := range []int{1, 8, 64} {
 		t.Run(fmt.Sprintf("of %d callers that enqueue", callers), func(t *testing.T) {
-			onSlowDisk(t, func(ctx context.Context, b *Broker) {
+			onSlowDisk(t, func(ctx context.Context, _ *crashfs.Machine, b *Broker) {
 				before := b.Stats().Syncs.Load()
 				var wg sync.WaitGroup
 				for range callers {
@@ -40,7 +40,7 @@ func TestSyncsPerJob(t *testing.T) {
 		})
 	}
 	t.Run("of one that claims and acks", func(t *testing.T) {
-		onSlowDisk(t, func(ctx context.Context, b *Broker) {
+		onSlowDisk(t, func(ctx context.Context, _ *crashfs.Machine, b *Broker) {
 			jobs := make([]broker.NewJob, each+1)
 			for i := range jobs {
 				jobs[i] = broker.NewJob{Task: "t"}
@@ -65,7 +65,7 @@ func TestSyncsPerJob(t *testing.T) {
 	})
 }
 
-func onSlowDisk(t *testing.T, fn func(ctx context.Context, b *Broker)) {
+func onSlowDisk(t *testing.T, fn func(ctx context.Context, m *crashfs.Machine, b *Broker)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := crashfs.New(crashfs.Config{Seed: 1})
 		m.Clock.Advance(2 * time.Minute) // after the first minute of a boot, in which claims are synced too
@@ -77,7 +77,7 @@ func onSlowDisk(t *testing.T, fn func(ctx context.Context, b *Broker)) {
 			}
 			return nil
 		})
-		fn(t.Context(), b)
+		fn(t.Context(), m, b)
 		must(t, b.Close())
 	})
 }
@@ -85,7 +85,7 @@ func onSlowDisk(t *testing.T, fn func(ctx context.Context, b *Broker)) {
 // TestAClaimTakesSettlementsAlong lets a settlement wait for its turn at the
 // disk: a claim does not wait, and commits both.
 func TestAClaimTakesSettlementsAlong(t *testing.T) {
-	onSlowDisk(t, func(ctx context.Context, b *Broker) {
+	onSlowDisk(t, func(ctx context.Context, _ *crashfs.Machine, b *Broker) {
 		_, err := b.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{Task: "t"}, {Task: "t"}})
 		must(t, err)
 		claim := func() broker.Lease {
@@ -114,6 +114,45 @@ func TestAClaimTakesSettlementsAlong(t *testing.T) {
 		wg.Wait()
 		if n := b.Stats().Commits.Load() - before; n != 1 || second.Job.ID == first.Job.ID {
 			t.Errorf("with the settlement there are %d commits; %v was claimed", n, second.Job.ID)
+		}
+	})
+}
+
+// TestNoLeaseOfAnEpochBeforeThatIsDurable claims while the sync is under way
+// that makes the epoch durable: from the handle that opened it, and from another.
+// A power cut may forget the epoch until then, and its tokens would come again.
+func TestNoLeaseOfAnEpochBeforeThatIsDurable(t *testing.T) {
+	onSlowDisk(t, func(ctx context.Context, m *crashfs.Machine, b *Broker) {
+		other, err := openOn(m.Process())
+		must(t, err)
+		defer other.Close()
+		_, err = b.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{Task: "t"}, {Task: "t"}, {Task: "t"}})
+		must(t, err)
+		began := time.Now()
+		var wg sync.WaitGroup
+		claim := func(b *Broker) {
+			wg.Go(func() {
+				got, err := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Max: 1, Worker: "w"})
+				must(t, err)
+				if len(got.Leases) != 1 || time.Since(began) == 0 {
+					t.Errorf("%d leases were handed out %v after the epoch was written", len(got.Leases), time.Since(began))
+				}
+			})
+			synctest.Wait()
+		}
+		for _, b := range []*Broker{b, b, other} {
+			claim(b)
+		}
+		wg.Wait()
+		before := b.Stats().Syncs.Load()
+		_, err = b.Enqueue(ctx, broker.NewCall(), "q", []broker.NewJob{{Task: "t"}})
+		must(t, err)
+		began = time.Now()
+		if got, err := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Max: 1, Worker: "w"}); err != nil || len(got.Leases) != 1 || time.Since(began) != 0 {
+			t.Errorf("afterwards a claim took %v: %v", time.Since(began), err)
+		}
+		if n := b.Stats().Syncs.Load() - before; n != 1 {
+			t.Errorf("%d syncs for an enqueue and a claim", n)
 		}
 	})
 }
