@@ -73,7 +73,7 @@ var _ broker.Broker = (*Broker)(nil)
 // Stats counts what a handle did, for benchmarks and tests.
 type Stats struct {
 	Commits atomic.Int64 // frames appended
-	Syncs   atomic.Int64 // fdatasync calls for answers
+	Syncs   atomic.Int64 // fdatasync calls for answers; others can be for them too
 	Loads   atomic.Int64 // how often the state was built from the log; 0 for who only enqueues
 }
 

@@ -126,7 +126,7 @@ const sealTries = 2000
 
 // seal ends the active segment, so that a checkpoint can stand at its end.
 func (b *handle) seal(ctx context.Context) (uint64, error) {
-	if _, err := b.log.Sync(); err != nil {
+	if err := b.log.Sync(); err != nil {
 		return 0, err
 	}
 	for try := 0; ; try++ {

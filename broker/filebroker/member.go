@@ -302,7 +302,7 @@ func (b *handle) retire() error {
 	}
 	wait, err := b.commit([]*op{o})
 	if err == nil && wait != nobody {
-		_, err = b.log.Sync()
+		err = b.log.Sync()
 	}
 	return public(err)
 }

@@ -307,6 +307,7 @@ func TestAnAnswerFailsWhenItsSyncDoes(t *testing.T) {
 			_, err := p.b.Enqueue(context.Background(), broker.NewCall(), "q", job)
 			second <- err
 		}()
+		time.Sleep(time.Second) // until b waits no longer for the end of a's sync
 		synctest.Wait()
 		failed(errDisk)
 		if err := <-second; !errors.Is(err, broker.ErrPoisoned) {

@@ -31,6 +31,9 @@ const (
 	ctlQueue  = 14 // how many wait for LOCK; too many when one died waiting
 
 	ctlDurable    = 16 // known durable
+	ctlSyncer     = 17 // who syncs, see Log.beSyncer; 0 for nobody
+	ctlSynced     = 18 // half of the word: how many syncs ended
+	ctlAwaiting   = 19 // how many wait for that; too many when one died waiting
 	ctlPoison     = 24 // flagSet: poisoned
 	ctlFull       = 25 // flagSet: the reserve is missing
 	ctlGeneration = 26 // that of CURRENT
@@ -95,6 +98,11 @@ func (c *control) mapWords() error {
 
 func (c *control) load(i int) uint64     { return atomic.LoadUint64(&c.words.Load()[i]) }
 func (c *control) store(i int, v uint64) { atomic.StoreUint64(&c.words.Load()[i], v) }
+
+// half is a word that processes can wait for.
+func (c *control) half(i int) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&c.words.Load()[i]))
+}
 
 // valid reports whether the page belongs to this boot and store.
 func (c *control) valid() bool {

@@ -33,7 +33,7 @@ func TestGarbageInControlIsOnlyAHint(t *testing.T) {
 			if b.GenerationChanged() {
 				t.Fatalf("word %d: the generation seems to change for ever", word)
 			}
-			if _, err := b.Sync(); err != nil {
+			if err := b.Sync(); err != nil {
 				t.Fatalf("word %d: %v", word, err)
 			}
 		}

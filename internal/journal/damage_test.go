@@ -37,7 +37,7 @@ func newSample(t testing.TB) *sample {
 		s.texts = append(s.texts, fmt.Sprintf("%d%s", len(s.texts), bytes.Repeat([]byte("."), len(s.texts)*5%40)))
 		must(t, appendOne(l, s.texts[len(s.texts)-1], Settle))
 		if len(s.texts)%3 == 0 {
-			_, err := l.Sync()
+			err := l.Sync()
 			must(t, err)
 		}
 		must(t, l.Prepare())
@@ -116,7 +116,7 @@ func (s *sample) goOn(t *testing.T, m *crashfs.Machine, l *Log, got []string) {
 		must(t, appendOne(l, text, Settle))
 		got = append(got, text)
 	}
-	_, err := l.Sync()
+	err := l.Sync()
 	must(t, err)
 	_, again, err := revive(m.Crash(crashfs.KeepNone).Process())
 	must(t, err)

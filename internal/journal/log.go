@@ -75,6 +75,7 @@ type Log struct {
 
 	began    atomic.Uint64 // the last segment that this handle began
 	durable  atomic.Uint64 // packed; own syncs
+	syncs    atomic.Uint32 // how often this handle was to sync
 	poisoned atomic.Pointer[poison]
 	broken   atomic.Bool // this handle itself was told of a failure
 	prepare  chan struct{}

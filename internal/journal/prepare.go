@@ -90,7 +90,7 @@ func (l *Log) Prepare() error {
 		err = l.prepareReserve()
 	}
 	if end, ok := l.control.pos(ctlEnd); ok && err == nil && nearlyFull(end, l.sizeOf(end.Segment)) && l.Durable().Before(end) {
-		_, err = l.Sync()
+		err = l.Sync()
 	}
 	switch {
 	case err == nil:

@@ -6,31 +6,58 @@ import (
 	"io/fs"
 )
 
-// Sync makes durable all that was published before it began, and says up to
-// where the log is durable now. It syncs the active segment only: each other
-// one was synced before the next was begun. It must not be called by the
-// goroutine that holds LOCK.
+// Sync makes durable all that was published before it began. It must not be
+// called by the goroutine that holds LOCK.
 //
 // The first error poisons the store for every process; a file whose sync
 // failed is never synced again.
-func (l *Log) Sync() (Pos, error) {
+func (l *Log) Sync() error {
+	_, err := l.SyncTo(l.published())
+	return err
+}
+
+// SyncTo is Sync for who only needs the log up to want, and says whether it
+// synced itself: not when the sync of another handle was for that too.
+func (l *Log) SyncTo(want Pos) (own bool, err error) {
 	if err := l.Poisoned(); err != nil {
-		return Pos{}, err
+		return false, err
 	}
-	end := l.Pos()
+	id, ok := l.beSyncer(want)
+	if ok {
+		err = l.syncPublished()
+		l.endSync(id)
+	}
+	if err == nil {
+		err = l.Poisoned() // a page of ours may be among those that another sync lost
+	}
+	return ok, err
+}
+
+// published is the end of the log as far as this handle can know.
+func (l *Log) published() Pos {
 	if p, ok := l.control.pos(ctlEnd); ok {
-		end = later(end, p)
+		return later(l.Pos(), p)
 	}
+	return l.Pos()
+}
+
+// syncPublished syncs the active segment: each other one was synced before the
+// next was begun.
+func (l *Log) syncPublished() error {
+	if err := l.Poisoned(); err != nil {
+		return err
+	}
+	end := l.published()
 	segment := end.Segment
 	if end.Offset == 0 {
 		segment-- // the end of that one is what there is to sync
 	}
 	f, err := l.files.get(SegmentFile(segment))
 	if end.Offset == 0 && (segment == 0 || errors.Is(err, fs.ErrNotExist)) {
-		return l.Durable(), nil // nothing yet, or all of it is in a checkpoint
+		return nil // nothing yet, or all of it is in a checkpoint
 	}
 	if err != nil {
-		return Pos{}, fmt.Errorf("sync segment %d: %w", segment, err)
+		return fmt.Errorf("sync segment %d: %w", segment, err)
 	}
 	defer l.files.put(f)
 	if !f.vouched.Load() {
@@ -39,13 +66,10 @@ func (l *Log) Sync() (Pos, error) {
 		err = l.syncFile(f)
 	}
 	if err != nil {
-		return Pos{}, fmt.Errorf("sync segment %d: %w", segment, err)
+		return fmt.Errorf("sync segment %d: %w", segment, err)
 	}
 	l.raiseDurable(end)
-	if err := l.Poisoned(); err != nil {
-		return Pos{}, err // a page of ours may be among those that another sync lost
-	}
-	return l.Durable(), nil
+	return nil
 }
 
 // Durable is up to where the log is known to be durable: from the syncs of

@@ -145,6 +145,9 @@ var agreements = []struct {
 	{"an alarm clock rings at the moment that was set last, and not before", alarmRings},
 	{"an alarm clock rings at once for what has passed", alarmPast},
 	{"a closed alarm clock ends the wait", alarmClose},
+	{"a word in memory wakes who waits for it by another map", wordWakes},
+	{"a word that differs is not waited for", wordDiffers},
+	{"a wait for a word has an end", wordTimesOut},
 	{"a killed process frees its lock and its files close", killed},
 	{"the boot has one name", boots},
 }

@@ -9,6 +9,7 @@ package vfs
 
 import (
 	"io"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +22,14 @@ type System interface {
 	Rand(p []byte)
 	// PID is this process's id. It differs after a fork.
 	PID() int
+	// WaitWord waits as long as a word in mapped memory (File.Map) is old: until a
+	// process that maps it calls WakeWord, and for d at most, when its error wraps
+	// os.ErrDeadlineExceeded. It can return early without a cause. It holds a
+	// thread. Where the system has no such thing its error wraps
+	// errors.ErrUnsupported.
+	WaitWord(w *atomic.Uint32, old uint32, d time.Duration) error
+	// WakeWord ends every WaitWord for w, in all processes.
+	WakeWord(w *atomic.Uint32)
 }
 
 // Clock reads the time.

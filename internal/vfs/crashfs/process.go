@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -183,6 +184,21 @@ func (p *Process) Monotonic() time.Duration { return p.m.Clock.Monotonic() }
 func (p *Process) Alarm() (vfs.Alarm, error) {
 	return nil, fmt.Errorf("make an alarm clock: %w", errors.ErrUnsupported)
 }
+
+// WaitWord looks at the word now and then, in package time.
+func (p *Process) WaitWord(w *atomic.Uint32, old uint32, d time.Duration) error {
+	const looks = 100
+	for range looks {
+		if w.Load() != old {
+			return nil
+		}
+		time.Sleep(d / looks)
+	}
+	return os.ErrDeadlineExceeded
+}
+
+// WakeWord does nothing: who waits looks by itself.
+func (p *Process) WakeWord(*atomic.Uint32) {}
 
 // BootID differs from that of the machine before a crash.
 func (p *Process) BootID() [16]byte { return p.m.bootID() }

@@ -1,0 +1,175 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spoolq/spool/internal/vfs/crashfs"
+)
+
+// syncs is what handles of one machine sync: how often, how long it takes, and
+// with what outcome.
+type syncs struct {
+	n     atomic.Int32
+	takes time.Duration
+	err   error
+}
+
+func (s *syncs) on(m *crashfs.Machine) {
+	m.Inject(func(op crashfs.Op) error {
+		if op.Kind != crashfs.OpSync || !strings.HasSuffix(op.Path, ".log") {
+			return nil
+		}
+		s.n.Add(1)
+		time.Sleep(s.takes)
+		return s.err
+	})
+}
+
+// openSyncing opens handles that have synced once, after which they trust their
+// descriptors.
+func openSyncing(t *testing.T, m *crashfs.Machine, n int) []*Log {
+	all := make([]*Log, n)
+	for i := range all {
+		all[i] = mustOpenOn(t, m.Process())
+		must(t, appendOne(all[i], "before", Settle))
+		must(t, all[i].Sync())
+	}
+	return all
+}
+
+// TestOneSyncIsForAllWhoWaitedForTheLast: of five processes the first syncs,
+// and one of the others does for all that were appended meanwhile.
+func TestOneSyncIsForAllWhoWaitedForTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := crashfs.New(crashfs.Config{Seed: 1})
+		all := openSyncing(t, m, 5)
+		s := syncs{takes: syncPatience / 4}
+		s.on(m)
+		var wg sync.WaitGroup
+		var own atomic.Int32
+		for i, l := range all {
+			must(t, appendOne(l, fmt.Sprint(i), Settle))
+			end := l.Pos()
+			wg.Go(func() {
+				mine, err := l.SyncTo(end)
+				if err != nil || l.Durable().Before(end) {
+					t.Errorf("process %d: durable up to %v of %v, error %v", i, l.Durable(), end, err)
+				}
+				if mine {
+					own.Add(1)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		if s.n.Load() != 2 || own.Load() != 2 {
+			t.Errorf("%d syncs for five processes, of which %d say that it was theirs; want the first one's, and one for the rest", s.n.Load(), own.Load())
+		}
+	})
+}
+
+// TestASyncIsNotForWhatCameAfterItBegan: who appends during a sync is not
+// answered by it.
+func TestASyncIsNotForWhatCameAfterItBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := crashfs.New(crashfs.Config{Seed: 1})
+		all := openSyncing(t, m, 2)
+		a, b := all[0], all[1]
+		must(t, appendOne(a, "first", Settle))
+		s := syncs{takes: syncPatience / 2}
+		s.on(m)
+		done := make(chan error, 1)
+		go func() { done <- a.Sync() }()
+		synctest.Wait()
+		must(t, appendOne(b, "second", Settle))
+		must(t, b.Sync())
+		must(t, <-done)
+		if s.n.Load() != 2 {
+			t.Errorf("%d syncs, want one for each", s.n.Load())
+		}
+	})
+}
+
+func TestASyncerThatIsGoneHoldsNobodyUp(t *testing.T) {
+	cases := []struct {
+		name string
+		gone func(t *testing.T, m *crashfs.Machine, a *Log)
+	}{
+		{"it was killed", func(_ *testing.T, m *crashfs.Machine, a *Log) {
+			a.sys.(*crashfs.Process).Kill()
+		}},
+		{"it was stopped, and goes on later", func(*testing.T, *crashfs.Machine, *Log) {}},
+		{"CONTROL says so, and it is not true", func(t *testing.T, m *crashfs.Machine, a *Log) {
+			a.control.store(ctlSyncer, 42)
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := crashfs.New(crashfs.Config{Seed: 1})
+				all := openSyncing(t, m, 2)
+				a, b := all[0], all[1]
+				must(t, appendOne(a, "first", Settle))
+				goOn := make(chan bool)
+				m.Inject(func(op crashfs.Op) error {
+					if op.Process == a.sys && op.Kind == crashfs.OpSync {
+						<-goOn
+					}
+					return nil
+				})
+				done := make(chan error, 1)
+				go func() { done <- a.Sync() }()
+				synctest.Wait()
+				c.gone(t, m, a)
+				must(t, appendOne(b, "second", Settle))
+				begun := time.Now()
+				must(t, b.Sync())
+				if took := time.Since(begun); took > 2*syncPatience {
+					t.Errorf("waited %v for who is gone", took)
+				}
+				close(goOn)
+				<-done
+				begun = time.Now()
+				must(t, appendOne(b, "third", Settle))
+				must(t, b.Sync())
+				if took := time.Since(begun); took > 0 {
+					t.Errorf("the next sync was held up for %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestNobodySyncsAfterAFailedSync: those who waited for it are told, and do not
+// sync what may be lost.
+func TestNobodySyncsAfterAFailedSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := crashfs.New(crashfs.Config{Seed: 1})
+		all := openSyncing(t, m, 2)
+		a, b := all[0], all[1]
+		must(t, appendOne(a, "first", Settle))
+		s := syncs{takes: syncPatience / 2, err: syscall.EIO}
+		s.on(m)
+		done := make(chan error, 2)
+		go func() { done <- a.Sync() }()
+		synctest.Wait()
+		must(t, appendOne(b, "second", Settle))
+		go func() { done <- b.Sync() }()
+		for range 2 {
+			if err := <-done; !errors.Is(err, ErrPoisoned) {
+				t.Errorf("answered %v", err)
+			}
+		}
+		if s.n.Load() != 1 {
+			t.Errorf("%d syncs, want the one that failed", s.n.Load())
+		}
+	})
+}
