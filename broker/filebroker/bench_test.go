@@ -2,6 +2,7 @@ package filebroker
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -83,4 +84,42 @@ func BenchmarkClaimSettle100(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "jobs/s")
+}
+
+// BenchmarkClaimAck is n goroutines that claim a job and ack it, one after the
+// other.
+func BenchmarkClaimAck(b *testing.B) {
+	for _, n := range []int{1, 64} {
+		b.Run(map[int]string{1: "1", 64: "64"}[n], func(b *testing.B) {
+			q := open(b, b.TempDir())
+			ctx := context.Background()
+			for k := 0; k < b.N; k += 1000 {
+				_, err := q.Enqueue(ctx, broker.Call{}, "default", slices.Repeat([]broker.NewJob{{Task: "t", Payload: payload100}}, 1000))
+				must(b, err)
+			}
+			before := q.stats.Syncs.Load()
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for range n {
+				wg.Go(func() {
+					for i := 0; i < b.N/n; i++ {
+						c, err := q.Claim(ctx, broker.Call{}, broker.ClaimRequest{Queues: []string{"default"}, Tasks: []string{"t"}, Max: 1, Worker: "w"})
+						if err != nil || len(c.Leases) != 1 {
+							b.Error(len(c.Leases), err)
+							return
+						}
+						l := &c.Leases[0]
+						if _, err := q.Settle(ctx, broker.Call{}, []broker.Settlement{{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Ack}}); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.StopTimer()
+			b.ReportMetric(float64(q.stats.Syncs.Load()-before)/float64(b.N), "syncs/job")
+			b.ReportMetric(float64(q.stats.Commits.Load())/float64(b.N), "commits/job")
+		})
+	}
 }

@@ -80,7 +80,7 @@ func (b *handle) sync() {
 		b.stats.Syncs.Add(1)
 	}
 	b.finish(ops, public(err))
-	sync, lead := b.queue.synced()
+	sync, lead := b.queue.synced(len(ops))
 	if lead {
 		b.background(func() { b.lead(nil) })
 	}

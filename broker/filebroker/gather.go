@@ -36,18 +36,21 @@ const (
 // gather collects the ops of this process for its next commit. Whoever finds
 // that nobody makes one leads: it commits what is there, all at once. Beside
 // that at most one goroutine syncs. What waits for the disk is committed
-// between two syncs, so that each sync is for as many as can be; what does not
-// is committed at once, and takes along what else is there: a worker's
-// settlements and its next claim are one commit. There is no timer.
+// between two syncs, so that each sync is for as many as can be, or during one
+// as soon as all are in again that the last sync answered: the next is theirs.
+// What does not wait for the disk is committed at once, and takes along what
+// else is there: a worker's settlements and its next claim are one commit. There
+// is no timer.
 type gather struct {
-	mu      sync.Mutex
-	pending []*op
-	hasty   int   // of pending: do not wait for the disk
-	written []*op // were committed, and wait for the disk
-	last    int   // ops of the last commit
-	leading bool
-	syncing bool
-	closed  bool
+	mu       sync.Mutex
+	pending  []*op
+	hasty    int   // of pending: do not wait for the disk
+	written  []*op // were committed, and wait for the disk
+	answered int   // ops of the last sync
+	crowd    int   // ops that may be pending soon: those that are, and one for each that was just answered
+	leading  bool
+	syncing  bool
+	closed   bool
 }
 
 // add appends o and says whether the caller has to lead: leads counts it then
@@ -71,22 +74,24 @@ func (g *gather) add(o *op, leads *sync.WaitGroup) (lead bool, err error) {
 // lead gives the lead to the caller, if a commit is to be made and nobody does;
 // mu is held.
 func (g *gather) lead() bool {
-	if g.leading || len(g.pending) == 0 || g.syncing && g.hasty == 0 {
+	early := g.hasty == 0 && len(g.pending) < max(g.answered, 2)
+	if g.leading || len(g.pending) == 0 || g.syncing && early {
 		return false
 	}
 	g.leading = true
 	return true
 }
 
-// muster lets the callers that the last commit answered come in: as a rule they
-// are about to call again, and one that went ahead of them would have a sync
-// of its own that they wait for. It gives way only as long as somebody comes.
+// muster lets the callers come in that the last commit or sync answered: as a
+// rule they are about to call again, and one that went ahead of them would have
+// a sync of its own that they wait for. It gives way only as long as somebody
+// comes.
 func (g *gather) muster() {
 	there, more := 0, true
 	for more {
 		g.mu.Lock()
 		n := len(g.pending)
-		more = n > there && n < g.last
+		more = n > there && n < g.crowd
 		g.mu.Unlock()
 		if there = n; more {
 			runtime.Gosched()
@@ -122,7 +127,7 @@ func (g *gather) take() []*op {
 	rest := copy(g.pending, g.pending[n:])
 	clear(g.pending[rest:])
 	g.pending = g.pending[:rest]
-	g.last = n
+	g.crowd = n
 	return taken
 }
 
@@ -148,12 +153,15 @@ func (g *gather) takeWritten() []*op {
 	return taken
 }
 
-// synced ends a sync, or says that there is another one to do; and whether a
-// commit is to be led.
-func (g *gather) synced() (sync, lead bool) {
+// synced ends a sync that answered so many, and says whether there is another
+// one to do, and whether a commit is to be led: that goes before the sync, which
+// is for it too then.
+func (g *gather) synced(answered int) (sync, lead bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.syncing = len(g.written) > 0
+	g.answered = answered
+	g.crowd = len(g.pending) + answered
+	g.syncing = len(g.written) > 0 && (len(g.pending) == 0 || g.leading)
 	return g.syncing, g.lead()
 }
 

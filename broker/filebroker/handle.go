@@ -24,7 +24,6 @@ type handle struct {
 	sys vfs.System
 	log *journal.Log
 	slg *slog.Logger
-	pid int
 
 	mu       sync.Mutex      // guards what follows
 	s        *jobstate.State // nil while nothing needs it
@@ -42,6 +41,7 @@ type handle struct {
 	bells  bells
 	keeper keeper
 	alarm  alarm
+	ahead  ahead
 	places atomic.Pointer[places] // nil: nothing was moved
 	stats  *Stats
 
@@ -59,7 +59,7 @@ type handle struct {
 func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 	var err error
 	b := &handle{
-		cfg: cfg, dir: dir, sys: cfg.sys, slg: cfg.Logger.With("store", dir), pid: cfg.sys.PID(),
+		cfg: cfg, dir: dir, sys: cfg.sys, slg: cfg.Logger.With("store", dir),
 		boot: cfg.sys.BootID(), stats: stats, taking: map[string]filter{}, keeper: keeper{wake: make(chan bool, 1)},
 	}
 	b.bells.init()
@@ -76,6 +76,7 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 		Report: func(what string, args ...any) { b.slg.Warn(what, args...) }, Counters: b.counters,
 	})
 	watchdog.Stop()
+	b.ahead.log = b.log
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", dir, public(err))
 	}
@@ -123,7 +124,8 @@ func (b *handle) Close() error {
 	return b.closeErr
 }
 
-// begin refuses a call that cannot be served.
+// begin refuses a call that cannot be served. (A handle that a fork took along
+// finds that out when it has LOCK, before it changes anything.)
 func (b *handle) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -132,9 +134,6 @@ func (b *handle) begin(ctx context.Context) error {
 	case <-b.closed:
 		return broker.ErrClosed
 	default:
-	}
-	if b.sys.PID() != b.pid {
-		return fmt.Errorf("%w: this handle was opened before a fork; open another one in the child", broker.ErrUnsupported)
 	}
 	return nil
 }

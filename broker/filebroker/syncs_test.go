@@ -3,6 +3,7 @@ package filebroker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -41,28 +42,55 @@ func TestSyncsPerJob(t *testing.T) {
 	}
 	t.Run("of one that claims and acks", func(t *testing.T) {
 		onSlowDisk(t, func(ctx context.Context, _ *crashfs.Machine, b *Broker) {
-			jobs := make([]broker.NewJob, each+1)
-			for i := range jobs {
-				jobs[i] = broker.NewJob{Task: "t"}
-			}
-			_, err := b.Enqueue(ctx, broker.NewCall(), "q", jobs)
+			_, err := b.Enqueue(ctx, broker.NewCall(), "q", slices.Repeat([]broker.NewJob{{Task: "t"}}, each+1))
 			must(t, err)
-			lease := func() {
-				got, err := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Max: 1, Worker: "w"})
-				must(t, err)
-				_, err = b.Settle(ctx, broker.NewCall(), []broker.Settlement{{Ref: got.Leases[0].Job.Ref(), Token: got.Leases[0].Token, Kind: broker.Ack}})
-				must(t, err)
-			}
-			lease() // opens the epoch
+			claimAck(ctx, t, b) // opens the epoch
 			before := b.Stats().Syncs.Load()
 			for range each {
-				lease()
+				claimAck(ctx, t, b)
 			}
 			if n := b.Stats().Syncs.Load() - before; n != each {
 				t.Errorf("%d syncs for %d jobs that were claimed and acked", n, each)
 			}
 		})
 	})
+}
+
+// TestSyncsOfManyWhoClaimAndAck: what was acked during a sync is committed
+// before the next, which is for all of it.
+func TestSyncsOfManyWhoClaimAndAck(t *testing.T) {
+	const callers, each = 16, 20
+	onSlowDisk(t, func(ctx context.Context, _ *crashfs.Machine, b *Broker) {
+		_, err := b.Enqueue(ctx, broker.NewCall(), "q", slices.Repeat([]broker.NewJob{{Task: "t"}}, callers*each+1))
+		must(t, err)
+		claimAck(ctx, t, b) // opens the epoch
+		before := b.Stats().Syncs.Load()
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 100 * time.Microsecond) // so that they do not go in step
+				for range each {
+					claimAck(ctx, t, b)
+				}
+			})
+		}
+		wg.Wait()
+		if n := b.Stats().Syncs.Load() - before; n > 2*each+4 {
+			t.Errorf("%d syncs for %d rounds of %d callers, want two for a round at most", n, each, callers)
+		}
+	})
+}
+
+func claimAck(ctx context.Context, t *testing.T, b *Broker) {
+	got, err := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Max: 1, Worker: "w"})
+	if err != nil || len(got.Leases) != 1 {
+		t.Errorf("claimed %+v, error %v", got, err)
+		return
+	}
+	job := &got.Leases[0].Job
+	if _, err := b.Settle(ctx, broker.NewCall(), []broker.Settlement{{Ref: job.Ref(), Token: job.Token, Kind: broker.Ack}}); err != nil {
+		t.Error(err)
+	}
 }
 
 func onSlowDisk(t *testing.T, fn func(ctx context.Context, m *crashfs.Machine, b *Broker)) {
