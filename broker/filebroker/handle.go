@@ -33,6 +33,7 @@ type handle struct {
 	ring     ringing
 	lossy    bool              // the log was recovered from poison: claims may be forgotten
 	epochEnd journal.Pos       // behind the frame that opened the epoch, where this handle saw it
+	loadedIn uint64            // the generation of CURRENT that s was loaded in
 	broken   error             // the state is not what the log says, and could not be rebuilt
 	taking   map[string]filter // by worker registered through this handle
 
