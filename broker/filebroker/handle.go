@@ -85,6 +85,7 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 		return nil, fmt.Errorf("open %s: %w", dir, errors.Join(public(err), b.log.Close()))
 	}
 	b.background(b.prepare)
+	b.background(b.letGo)
 	return b, nil
 }
 
