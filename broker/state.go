@@ -58,7 +58,7 @@ const (
 	ReasonAttempts    = "attempts"     // dead: a failed attempt was the last allowed one
 	ReasonCrashed     = "crashed"      // dead: the last allowed attempt ended by its lease's expiry
 	ReasonBuried      = "buried"       // dead: the handler or an operator said so
-	ReasonDamaged     = "damaged"      // dead: its payload no longer matches its checksum
+	ReasonDamaged     = "damaged"      // dead: its payload is lost, or no longer matches its checksum
 	ReasonCancelled   = "cancelled"    // by a command or the handler
 	ReasonDropped     = "dropped"      // cancelled: the oldest went when a full queue took a new job
 	ReasonNotStarted  = "not_started"  // cancelled: not started within its StartWithin

@@ -3,6 +3,7 @@ package filebroker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"slices"
@@ -117,7 +118,7 @@ func (b *handle) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
 		}
 		switch {
 		case errors.Is(err, errDamaged):
-			b.slg.Error("a payload no longer matches its checksum; its job is dead now", "queue", t.Job.Queue, "id", t.Job.ID, "error", err)
+			b.slg.Error("a payload is damaged; its job is dead now", "queue", t.Job.Queue, "id", t.Job.ID, "error", err)
 			if err := b.do(noContext, &op{size: recordBytes, class: journal.Settle, decide: func(jobstate.Now) {
 				b.s.Damaged(&b.w, t.Job.Ref(), t.Job.Token)
 			}}); err != nil {
@@ -143,7 +144,8 @@ func (b *handle) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
 }
 
 // refill reads a job again whose bytes were moved by a compaction. Its error
-// wraps ErrNotFound when they were dropped with the job.
+// wraps ErrNotFound when they were dropped with the job, errDamaged when no
+// compaction did away with their file.
 func (b *handle) refill(t *jobstate.Ticket) error {
 	for loaded := false; ; loaded = true {
 		b.mu.Lock()
@@ -152,6 +154,8 @@ func (b *handle) refill(t *jobstate.Ticket) error {
 		} else {
 			b.readForwardLocked()
 		}
+		generation := b.log.Current().Generation
+		fresh := b.loadedIn == generation
 		err := b.check()
 		again, ok := b.s.Get(b.now(), t.Job.Ref())
 		b.mu.Unlock()
@@ -162,13 +166,20 @@ func (b *handle) refill(t *jobstate.Ticket) error {
 			return err
 		}
 		t.Body, t.Err, t.Result = again.Body, again.Err, again.Result
-		if err = t.Fill(b.read); loaded || !errors.Is(err, fs.ErrNotExist) {
+		switch err = t.Fill(b.read); {
+		case !errors.Is(err, fs.ErrNotExist):
 			return err
+		case fresh && !b.log.GenerationChanged() && b.log.Current().Generation == generation:
+			return fmt.Errorf("%w: %w", errDamaged, err)
+		case loaded:
+			return err // compactions go on meanwhile
 		}
 	}
 }
 
-var errDamaged = errors.New("stored bytes do not match their checksum")
+// errDamaged says that stored bytes are lost: nothing that is done again brings
+// them back.
+var errDamaged = errors.New("stored bytes are not what was written")
 
 // read returns stored bytes, checked.
 func (b *handle) read(l jobstate.Loc) ([]byte, error) {
@@ -177,7 +188,11 @@ func (b *handle) read(l jobstate.Loc) ([]byte, error) {
 		return p, nil
 	}
 	p := make([]byte, l.Len)
-	if err := b.log.ReadAt(journal.FileID(l.File), p, int64(l.Off)); err != nil {
+	err := b.log.ReadAt(journal.FileID(l.File), p, int64(l.Off))
+	if errors.Is(err, journal.ErrCorrupt) {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if jobstate.Checksum(p) != l.Sum {

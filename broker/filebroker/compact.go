@@ -76,23 +76,47 @@ func (b *handle) compactOnce(ctx context.Context, c *Compacted) (more bool, err 
 	}
 	c.Checkpoint, c.Jobs = sealed, s.Len()
 	moved, more, err := b.evacuate(ctx, s, sealed)
+	if err == nil {
+		err = b.flip(s, sealed)
+	}
 	if errors.Is(err, journal.ErrDiskFull) {
-		err = nil // what holds nothing any more goes, and makes room to move the rest later
+		// What holds nothing any more goes, and makes room to move the rest later.
+		moved, more = evacuated{}, false
+		s, err = b.flipUnmoved(ctx, sealed)
 	}
 	if err != nil {
 		return false, err
 	}
 	c.Moved += moved.bytes
-	uses := s.Uses()
-	if err := b.flip(s, sealed, payloadFiles(uses)); err != nil {
-		return false, err
-	}
 	b.mu.Lock()
 	b.learn(moved.parts) // before what was moved goes from where it was
 	b.mu.Unlock()
+	uses := s.Uses()
 	removed, err := b.log.Drop(func(f journal.FileID) bool { return uses[uint32(f)] != nil })
 	c.Removed += removed
 	return more && moved.bytes > 0, err
+}
+
+// flipUnmoved is flip on a disk without room for what was to be moved: it gives
+// back what the attempt took, and leaves everything where it was.
+func (b *handle) flipUnmoved(ctx context.Context, sealed uint64) (*jobstate.State, error) {
+	if err := b.discard(); err != nil {
+		return nil, err
+	}
+	s, err := b.stateAt(ctx, sealed)
+	if err == nil {
+		err = b.flip(s, sealed)
+	}
+	if errors.Is(err, journal.ErrDiskFull) {
+		err = errors.Join(err, b.discard())
+	}
+	return s, err
+}
+
+// discard removes what a compaction wrote that CURRENT does not name.
+func (b *handle) discard() error {
+	_, err := b.log.Drop(func(f journal.FileID) bool { return !f.Payload() })
+	return err
 }
 
 // payloadFiles are the numbers of the payload files in use, in order.
@@ -201,12 +225,13 @@ func (b *handle) stateAt(ctx context.Context, sealed uint64) (*jobstate.State, e
 	return s, err
 }
 
-// flip makes the checkpoint the one that CURRENT names.
-func (b *handle) flip(s *jobstate.State, sealed uint64, payload []uint64) error {
+// flip writes the checkpoint of a sealed segment, and makes it the one that
+// CURRENT names.
+func (b *handle) flip(s *jobstate.State, sealed uint64) error {
 	if err := b.log.WriteCheckpoint(sealed, s.Encode); err != nil {
 		return err
 	}
 	next := b.log.Current()
-	next.Checkpoint, next.First, next.Payload = sealed, sealed+1, payload
+	next.Checkpoint, next.First, next.Payload = sealed, sealed+1, payloadFiles(s.Uses())
 	return b.log.Flip(next)
 }

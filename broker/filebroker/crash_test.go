@@ -253,7 +253,8 @@ func TestAFlippedBitIsCutOrRefusedNeverApplied(t *testing.T) {
 		c := newCorpus(t, compacted)
 		n := 0
 		for _, segment := range c.segments() {
-			for at := int64(0); at < c.used(segment)+1200 && c.inLog(segment); at++ {
+			end := min(c.used(segment)+1200, int64(len(c.read(segmentName(segment)))))
+			for at := int64(0); at < end && c.inLog(segment); at++ {
 				for bit := range 8 {
 					if n++; n%stride(601) == 0 {
 						c.garbleAt(segment, at, []byte{1 << bit})

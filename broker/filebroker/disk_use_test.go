@@ -223,3 +223,24 @@ func (l *told) within(d time.Duration, text string) bool {
 		}
 	}
 }
+
+// TestLargeCallsTakeLittleMoreThanTheirBytes makes calls that are over a MiB, each
+// of which has a segment to itself, in a store that is large enough for large
+// segments.
+func TestLargeCallsTakeLittleMoreThanTheirBytes(t *testing.T) {
+	dir := t.TempDir()
+	b, err := Open(dir, Config{Sync: SyncNever, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	defer b.Close()
+	const calls, payload = 100, 1<<20 + 100<<10
+	for range calls {
+		jobs := []broker.NewJob{{Task: "t", Payload: make([]byte, payload)}}
+		_, err := b.Enqueue(context.Background(), broker.NewCall(), "q", jobs)
+		must(t, err)
+	}
+	_, used, err := b.cur.Load().size()
+	must(t, err)
+	if used > calls*payload*5/4 {
+		t.Errorf("%d bytes take %d of the disk", calls*payload, used)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/spoolq/spool/broker"
@@ -72,6 +73,9 @@ func (b *handle) sparseFiles(uses map[uint32]*jobstate.Use) (files []sparse, liv
 	var small []sparse
 	for file, use := range uses {
 		size, err := b.log.FileBytes(journal.FileID(file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // damage: there is nothing to move
+		}
 		if err != nil {
 			return nil, 0, err
 		}
@@ -141,7 +145,15 @@ func (b *handle) copyOut(ctx context.Context, w *journal.PayloadWriter, list []j
 			n++
 		}
 		buf = slices.Grow(buf[:0], int(list[n-1].Off+list[n-1].Len-first.Off))[:list[n-1].Off+list[n-1].Len-first.Off]
-		if err := b.log.ReadAt(journal.FileID(first.File), buf, int64(first.Off)); err != nil {
+		err := b.log.ReadAt(journal.FileID(first.File), buf, int64(first.Off))
+		if errors.Is(err, journal.ErrCorrupt) { // the file is cut short: what lies before that is read alone
+			n, err = 1, b.log.ReadAt(journal.FileID(first.File), buf[:first.Len], int64(first.Off))
+		}
+		if errors.Is(err, journal.ErrCorrupt) {
+			list = list[1:]
+			continue
+		}
+		if err != nil {
 			return moved, fmt.Errorf("move payloads: %w", err)
 		}
 		for _, l := range list[:n] {

@@ -32,6 +32,7 @@ type handle struct {
 	ring     ringing
 	lossy    bool              // the log was recovered from poison: claims may be forgotten
 	epochEnd journal.Pos       // behind the frame that opened the epoch, where this handle saw it
+	loadedIn uint64            // the generation of CURRENT that s was loaded in
 	broken   error             // the state is not what the log says, and could not be rebuilt
 	taking   map[string]filter // by worker registered through this handle
 
@@ -85,6 +86,7 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 		return nil, fmt.Errorf("open %s: %w", dir, errors.Join(public(err), b.log.Close()))
 	}
 	b.background(b.prepare)
+	b.background(b.letGo)
 	return b, nil
 }
 

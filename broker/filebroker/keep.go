@@ -41,6 +41,49 @@ func (b *handle) prepare() {
 	}
 }
 
+// letGoEvery is how often a handle looks whether it has files open that a
+// compaction dropped.
+const letGoEvery = 5 * time.Second
+
+// letGo closes such files, which take their room on the disk until then: nothing
+// else wakes a handle that only enqueues and has nothing to do. They are dropped
+// a moment after CURRENT was flipped, so it looks once more the next time.
+func (b *handle) letGo() {
+	t := time.NewTicker(letGoEvery)
+	defer t.Stop()
+	done := b.log.Current().Generation
+	for before := done; ; {
+		select {
+		case <-t.C:
+		case <-b.closed:
+			return
+		}
+		b.report("look whether files were dropped", b.keepUp())
+		now := b.log.Current().Generation
+		if now != done {
+			b.log.LetGo()
+		}
+		if now == before {
+			done = now
+		}
+		before = now
+	}
+}
+
+// keepUp takes note of what CURRENT says, and of what follows from it.
+func (b *handle) keepUp() (err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !b.log.GenerationChanged():
+	case b.s != nil:
+		b.readForwardLocked()
+	default:
+		_, err = b.log.Refresh()
+	}
+	return err
+}
+
 // ringAll lets every other handle read on.
 func (b *handle) ringAll() {
 	var names []string

@@ -122,6 +122,7 @@ func (b *handle) load(read func() error) error {
 		return err
 	}
 	before := b.s
+	b.loadedIn = b.log.Current().Generation
 	b.stats.Loads.Add(1)
 	b.s = jobstate.New(nil, nil)
 	if before != nil { // else nobody waits for a change yet

@@ -177,13 +177,15 @@ func TestCompactionPausesNobody(t *testing.T) {
 	start := time.Now()
 	own, other = measure(func() {
 		start = time.Now()
-		c, err = b.Compact(context.Background())
-		must(t, err)
+		for c.Checkpoint == 0 { // one that began by itself may be under way, on a fast disk
+			c, err = b.Compact(context.Background())
+			must(t, err)
+		}
 	})
 	t.Logf("%d jobs compacted in %v: %+v", c.Jobs, time.Since(start).Round(time.Millisecond), c)
 	t.Logf("meanwhile, this process:  %v", own)
 	t.Logf("meanwhile, the other one: %v", other)
-	if c.Checkpoint == 0 || c.Moved == 0 {
-		t.Errorf("nothing was compacted: %+v", c)
+	if len(b.cur.Load().log.Current().Payload) == 0 {
+		t.Errorf("nothing was moved: %+v", c)
 	}
 }

@@ -626,3 +626,45 @@ func (l *life) cut() {
 	}
 	l.open()
 }
+
+// TestIdleHandlesLetGoOfWhatACompactionDropped leaves handles idle, those that
+// only enqueue and those that know the jobs, while the store is compacted again
+// and again. What they have open must not take the disk.
+func TestIdleHandlesLetGoOfWhatACompactionDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const segment, handles = 64 << 10, 10
+		m := crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})
+		open := func() *Broker {
+			b, err := openLazy(m.Process(), large, func(c *Config) { c.segment = segment })
+			must(t, err)
+			return b
+		}
+		busy := open()
+		defer busy.Close()
+		var idle []*Broker
+		for i := range handles {
+			b := open()
+			_, err := b.Enqueue(t.Context(), broker.NewCall(), "q", []broker.NewJob{{Task: "t"}})
+			must(t, err)
+			if i%2 == 0 {
+				counts(t, b)
+			}
+			idle = append(idle, b)
+			fillQueue(t, busy, "q", 100, 100)
+			_, err = workOff(t, busy, "q", 1000)
+			must(t, err)
+			_, err = busy.Compact(t.Context())
+			must(t, err)
+		}
+		time.Sleep(3 * letGoEvery)
+		before := m.Used()
+		_, err := idle[1].Enqueue(t.Context(), broker.NewCall(), "q", []broker.NewJob{{Task: "t"}})
+		must(t, err)
+		for _, b := range idle {
+			must(t, b.Close())
+		}
+		if freed := before - m.Used(); freed > segment {
+			t.Errorf("%d idle handles held %d of %d bytes", handles, freed, before)
+		}
+	})
+}

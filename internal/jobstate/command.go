@@ -103,8 +103,8 @@ func (s *State) Delete(w *Writer, queue string, ids []broker.ID) int {
 	return len(gone)
 }
 
-// Damaged makes a leased job dead whose payload no longer matches its
-// checksum.
+// Damaged makes a leased job dead whose payload is lost, or no longer matches
+// its checksum.
 func (s *State) Damaged(w *Writer, ref broker.Ref, token broker.Token) {
 	if j := s.held(ref, token); j != nil {
 		s.final(w, j, finalRec{state: broker.Dead, reason: reasonDamaged})

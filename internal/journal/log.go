@@ -141,7 +141,7 @@ func (l *Log) GenerationChanged() bool {
 	return l.control.load(ctlGeneration) > l.Current().Generation
 }
 
-// Refresh rereads CURRENT and forgets the open files that are gone. A handle
+// Refresh rereads CURRENT, and lets go of files when it is another one. A handle
 // whose position is before the start of segment Checkpoint+1 has to Start
 // again; another may go on.
 func (l *Log) Refresh() (Current, error) {
@@ -166,16 +166,17 @@ func (l *Log) Refresh() (Current, error) {
 	if !changed {
 		return c, nil
 	}
-	names, err := l.sys.ReadDir(l.dir)
-	if err != nil {
-		return Current{}, fmt.Errorf("list the store: %w", err)
-	}
-	there := make(map[string]bool, len(names))
-	for _, n := range names {
-		there[n] = true
-	}
-	l.files.drop(func(id FileID) bool { return !there[id.Name()] })
+	l.LetGo()
 	return c, nil
+}
+
+// LetGo closes the files that are gone: until then they take their room on the
+// disk. Safe for concurrent use.
+func (l *Log) LetGo() {
+	l.files.drop(func(id FileID) bool {
+		_, err := l.sys.Stat(join(l.dir, id.Name()))
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // Start says what to load first: the number of the checkpoint that CURRENT

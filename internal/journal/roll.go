@@ -190,14 +190,30 @@ func (l *Log) roll() error {
 		return fmt.Errorf("seal segment %d: %w", n, err)
 	}
 	l.raiseDurable(l.at.pos)
+	end := l.at.end.Offset
 	if err := l.begin(); err != nil {
 		return err
 	}
+	l.trimSealed(f, end)
 	l.publish()
 	l.own()
 	l.began.Store(l.at.pos.Segment)
 	l.askPrepare(false)
 	return nil
+}
+
+// trimSealed cuts a sealed segment down to what was written, or the smallest
+// size: a large frame has a segment to itself, however large that was prepared.
+// The cut need not be durable: what comes back is zeros.
+func (l *Log) trimSealed(f *openFile, end int64) {
+	end = max(end, l.o.FirstSegmentBytes)
+	size, err := f.Size()
+	if err == nil && size-end > max(size/8, 4<<10) {
+		err = f.Truncate(end)
+	}
+	if err != nil {
+		l.report("cut a sealed segment down", "segment", f.id.Number(), "error", err)
+	}
 }
 
 // begin writes the head of the segment that the position begins, whose
