@@ -154,7 +154,9 @@ func (b *Broker) Configure(ctx context.Context, c broker.Call, queue string, cha
 			return errNoQueue
 		}
 		ch := change
-		ch.Age += time.Since(asked)
+		if waited := time.Since(asked); waited > 100*time.Millisecond {
+			ch.Age += waited // the weather was bad
+		}
 		p, refused := s.change(c.ID, queue, &ch)
 		if refused != nil {
 			// A repeat of what took place may be refused now: the script knows it.

@@ -39,6 +39,7 @@ local function begin(j, c)
 	Turn.charge(c.l.pb, j.tenant, 1)
 	c.served[c.l.pb] = true
 	Job.save(j)
+	Wake.tell(j, c.worker)
 	c.taken[#c.taken + 1] = j
 	c.bytes = c.bytes - #j.rec
 end

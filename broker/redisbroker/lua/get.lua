@@ -1,5 +1,5 @@
 -- get reads jobs. With a time to wait it registers interest in the end of those
--- that are not final (sorted set A).
+-- that are not final (sorted set B).
 -- Call: call id (none), µs to wait, number, ids. Answer: status; for each whether
 -- it is there, and the job.
 
@@ -16,7 +16,7 @@ local function get(arg)
 		if j then
 			out[k + 1] = '\1' .. Job.show(j)
 			if wait > 0 and j.state <= LEASED then
-				call('ZADD', P .. 'A', Q.now + wait, id)
+				call('ZADD', P .. 'B', Q.now + wait, id)
 				Q.await = max(Q.await, Q.now + wait)
 			end
 		else

@@ -81,6 +81,7 @@ function Pick.alone(slots, c)
 		for _, s in ipairs(slots) do
 			if s.c and s.c ~= c then return false end
 		end
+		if call('ZCARD', P .. c.S .. 'v') > 1 then return false end
 	end
 	for _, s in ipairs(slots) do
 		if s.c and s.c ~= c and s.c.pb == c.pb and s.c.tenant ~= c.tenant then return false end

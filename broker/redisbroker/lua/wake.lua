@@ -64,7 +64,7 @@ end
 
 -- final tells who waits for the end of a job.
 function Wake.final(id)
-	if Q.await > Q.now and call('ZREM', P .. 'A', id) == 1 then call('PUBLISH', CHANNEL, 'f' .. id) end
+	if Q.await > Q.now and call('ZREM', P .. 'B', id) == 1 then call('PUBLISH', CHANNEL, 'f' .. id) end
 end
 
 -- tell publishes an event: job j is in its state.
