@@ -146,21 +146,45 @@ func (b *Broker) Settle(ctx context.Context, c broker.Call, list []broker.Settle
 		return nil, err
 	}
 	answers := make([]broker.Settled, len(list))
-	by := map[string][]int{}
-	var order []string
-	for i := range list {
-		q := list[i].Ref.Queue
-		if by[q] == nil {
-			order = append(order, q)
-		}
-		by[q] = append(by[q], i)
-	}
-	for _, queue := range order {
-		if err := b.settle(ctx, c, queue, list, by[queue], answers); err != nil {
+	for _, part := range parts(list) {
+		if err := b.settle(ctx, c, list, part, answers); err != nil {
 			return nil, err
 		}
 	}
 	return answers, nil
+}
+
+// part is settlements of one queue, by their places in the call.
+type part struct {
+	queue string
+	of    []int
+}
+
+// parts cuts a call into those of one queue each, as few as keep what the order
+// decides: whether a follow-up is there that a later settlement names.
+func parts(list []broker.Settlement) (all []part) {
+	ordered := false
+	fed := map[string]bool{} // queues that get follow-ups from others
+	for i := range list {
+		ordered = ordered || fed[list[i].Ref.Queue]
+		for k := range list[i].FollowUps {
+			if q := list[i].FollowUps[k].Queue; q != list[i].Ref.Queue {
+				fed[q] = true
+			}
+		}
+	}
+	at := map[string]int{}
+	for i := range list {
+		q := list[i].Ref.Queue
+		k, known := at[q]
+		if !known || ordered && k != len(all)-1 {
+			k = len(all)
+			all = append(all, part{queue: q})
+			at[q] = k
+		}
+		all[k].of = append(all[k].of, i)
+	}
+	return all
 }
 
 func checkSettle(list []broker.Settlement) error {

@@ -14,17 +14,22 @@ var (
 )
 
 // settle ends leases of one queue, and delivers follow-ups to others.
-func (b *Broker) settle(ctx context.Context, c broker.Call, queue string, list []broker.Settlement, part []int, answers []broker.Settled) error {
-	p := newPacker(c.ID).u32(len(part))
+func (b *Broker) settle(ctx context.Context, c broker.Call, list []broker.Settlement, from part, answers []broker.Settled) error {
+	queue, part := from.queue, from.of
+	id := c.ID
+	if !id.IsZero() {
+		id[0] ^= byte(part[0]) // it may come to a queue several times
+	}
+	if broker.ValidName(queue) != nil {
+		return notThere(part, answers)
+	}
+	p := newPacker(id).u32(len(part))
 	for _, i := range part {
 		p = p.settlement(queue, &list[i])
 	}
 	u, err := b.call(ctx, b.s.settle, queue, p)
 	if errors.Is(err, errNoQueue) {
-		for _, i := range part {
-			answers[i].Err = broker.ErrNotFound
-		}
-		return nil
+		return notThere(part, answers)
 	} else if err != nil {
 		return err
 	}
@@ -43,6 +48,14 @@ func (b *Broker) settle(ctx context.Context, c broker.Call, queue string, list [
 	}
 	b.mu.Unlock()
 	return b.deliverAll(ctx, queue, box)
+}
+
+// notThere answers for jobs of a queue that does not exist.
+func notThere(part []int, answers []broker.Settled) error {
+	for _, i := range part {
+		answers[i].Err = broker.ErrNotFound
+	}
+	return nil
 }
 
 func (p packer) settlement(queue string, s *broker.Settlement) packer {

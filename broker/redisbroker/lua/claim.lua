@@ -18,7 +18,7 @@ local function begin(j, c)
 	Load.idle(j.tenant, j.bytes, -1)
 	j.state, j.reason, j.ended = LEASED, R.none, 0
 	Job.mark(j, ASKED, false)
-	Job.mark(j, APART, false)
+	j.flags = band(j.flags, bnot(APART + DUE))
 	j.changed, j.claimed, j.expires, j.eseq = Q.now, Q.now, c.expires, Q.next()
 	j.token = max(j.token, Q.epoch * 4294967296) + 1
 	j.attempts = j.attempts + 1
@@ -129,6 +129,8 @@ end
 
 -- due is how long until somebody should look again; 0 means that none is known.
 local function due()
+	if Q.due0 < NEVER then Q.due0 = Life.bound('d0') end
+	if Q.due1 < NEVER then Q.due1 = Life.bound('d1') end
 	local next = min(Q.due0 - Q.now, Q.due1 - Q.wall, Q.wake - Q.now)
 	if next > NEVER / 2 or Q.is(PAUSED) then return 0 end
 	return max(next, 1)
