@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -169,5 +171,17 @@ func TestKeepsTheContractInRealTime(t *testing.T) {
 
 func TestRandomHistoriesMatchTheModel(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
-	brokertest.RunHistories(t, func(t *testing.T) brokertest.Harness { return harness(s) }, 60, 1)
+	brokertest.RunHistories(t, func(t *testing.T) brokertest.Harness { return harness(s) }, historyRuns(), historySeed())
+}
+
+// TestRandomHistoriesMatchTheModel runs so many histories from so many on:
+// SPOOL_HISTORIES and SPOOL_SEED say otherwise.
+func historyRuns() int    { return number("SPOOL_HISTORIES", 60) }
+func historySeed() uint64 { return uint64(number("SPOOL_SEED", 1)) }
+
+func number(name string, usual int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return usual
 }
