@@ -29,6 +29,9 @@ func (n *network) health(ctx context.Context) (broker.Health, error) {
 			return err
 		}
 		s := condition{fields(text), time.Since(began), node.Options().Addr}
+		if n.target.kind == sentinel {
+			s.addr = fmt.Sprintf("port %s (%s)", s.info["tcp_port"], n.target)
+		}
 		details = append(details, s.String())
 		h = worse(h, s.health())
 		return nil
@@ -56,7 +59,7 @@ func (n *network) awayText(err error) string {
 
 // changed compares what the server promises now with what Caps says.
 func (n *network) changed(ctx context.Context) broker.Health {
-	p, err := n.readPromise(ctx, nil)
+	p, err := n.readPromise(ctx)
 	if err != nil {
 		return broker.Health{Status: broker.Unreachable, Text: n.awayText(err)}
 	}

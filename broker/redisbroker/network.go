@@ -17,6 +17,7 @@ import (
 // becomes of a call that fails is decided here, since only what knows of each
 // attempt can say whether a call may have taken place.
 type network struct {
+	target *target
 	client redis.UniversalClient
 	cfg    Config // without zero values
 	names  func(queue string) names
@@ -36,11 +37,11 @@ type network struct {
 // newNetwork connects to a target. It returns once the server answers, and is
 // one that can be used.
 func newNetwork(ctx context.Context, to *target, cfg Config, of func(queue string) names) (*network, error) {
-	n := &network{cfg: cfg, names: of}
+	n := &network{target: to, cfg: cfg, names: of}
 	n.client = newClient(to, &cfg, n.wires.dialer(to, &cfg))
 	n.runs = newGather(n.attempt)
 	n.ears = newEars(n)
-	p, err := n.firstPromise(ctx, to)
+	p, err := n.firstPromise(ctx)
 	if err != nil {
 		return nil, errors.Join(err, n.close())
 	}
@@ -52,24 +53,24 @@ func newNetwork(ctx context.Context, to *target, cfg Config, of func(queue strin
 // firstPromise waits until the server is ready: a server that is starting, or
 // fails over, is given until ctx ends, at most one minute. One that is not
 // there is an error at once.
-func (n *network) firstPromise(ctx context.Context, to *target) (promise, error) {
+func (n *network) firstPromise(ctx context.Context) (promise, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for failed := 1; ; failed++ {
-		p, err := n.readPromise(ctx, to)
+		p, err := n.readPromise(ctx)
 		if err == nil {
 			return p, p.check(&n.cfg)
 		}
 		var said redis.Error
 		if f := judge(&script{name: "INFO"}, err, false); !errors.As(err, &said) || f.fate == refused {
-			return promise{}, fmt.Errorf("redis: %s: %w", to, err)
+			return promise{}, fmt.Errorf("redis: %s: %w", n.target, err)
 		}
 		t := time.NewTimer(backoff(failed))
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return promise{}, fmt.Errorf("redis: %s is not ready: %w", to, err)
+			return promise{}, fmt.Errorf("redis: %s is not ready: %w", n.target, err)
 		}
 	}
 }

@@ -16,13 +16,11 @@ import (
 // promise is what a server's settings make of an acknowledged call. Where a
 // managed server tells less, the fields say unknown.
 type promise struct {
-	kind        kind
 	valkey      bool
 	version     string
 	appendonly  bool
 	fsync       string // appendfsync: "always", "everysec", "no", or "" for unknown
 	policy      string // maxmemory-policy
-	nodes       int    // primaries
 	replicas    int    // connected; of a cluster, of the node that has the fewest
 	minReplicas int    // min-replicas-to-write; -1 for unknown
 	wait        int    // Config.WaitReplicas
@@ -30,13 +28,7 @@ type promise struct {
 }
 
 // readPromise asks each primary. The weakest answer counts.
-func (n *network) readPromise(ctx context.Context, to *target) (promise, error) {
-	kind := single
-	if to != nil {
-		kind = to.kind
-	} else {
-		kind = n.opened.kind
-	}
+func (n *network) readPromise(ctx context.Context) (promise, error) {
 	var all []promise
 	err := n.eachPrimary(ctx, func(node *redis.Client) error {
 		p, err := askPromise(ctx, node)
@@ -53,7 +45,7 @@ func (n *network) readPromise(ctx context.Context, to *target) (promise, error) 
 	for _, other := range all[1:] {
 		p = p.weaker(other)
 	}
-	p.kind, p.nodes, p.wait, p.disk = kind, len(all), n.cfg.WaitReplicas, n.cfg.WaitDisk
+	p.wait, p.disk = n.cfg.WaitReplicas, n.cfg.WaitDisk
 	return p, nil
 }
 
@@ -227,7 +219,7 @@ func (n *network) durability() string { return n.opened.text() }
 func (n *network) promiseAgain() {
 	ctx, cancel := context.WithTimeout(n.runs.ctx, n.cfg.CallTimeout)
 	defer cancel()
-	p, err := n.readPromise(ctx, nil)
+	p, err := n.readPromise(ctx)
 	if err != nil {
 		return // the next call that succeeds after a failure asks again
 	}
