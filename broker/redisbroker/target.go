@@ -271,3 +271,12 @@ func (t *target) secret(cfg *Config) error {
 	}
 	return nil
 }
+
+// Redacted says where a URL leads, without its secrets, for people to see.
+func Redacted(url string) string {
+	t, err := parseURL(url)
+	if err != nil {
+		return "a server of Redis"
+	}
+	return t.String()
+}
