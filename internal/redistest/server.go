@@ -299,3 +299,6 @@ func (s *Server) listensAgain() bool {
 		}
 	}
 }
+
+// Alive says whether the server has not been killed.
+func (s *Server) Alive() bool { return s.cmd != nil }

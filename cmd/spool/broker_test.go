@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spoolq/spool/internal/redistest"
+)
+
+// spoolWith runs a command line in this process as it stands.
+func spoolWith(args ...string) result {
+	var out, errout bytes.Buffer
+	a := system()
+	a.in, a.stdout, a.errw = strings.NewReader(""), &out, &errout
+	code := run(args, a)
+	return result{code, out.String(), errout.String()}
+}
+
+func TestABrokerIsChosen(t *testing.T) {
+	dir, other := filepath.Join(t.TempDir(), "jobs"), filepath.Join(t.TempDir(), "other")
+	enqueued := func(dir string) bool { return spoolWith("--dir", dir, "stats").code == exitOK }
+	for _, c := range []struct {
+		name  string
+		env   string
+		args  []string
+		stays string // the store that must not be made
+		makes string
+	}{
+		{"a directory by --broker", "", []string{"--broker", dir}, other, dir},
+		{"a directory by SPOOL_BROKER", "file://" + other, nil, "", other},
+		{"--dir before SPOOL_BROKER", "redis://127.0.0.1:1", []string{"--dir", dir}, "", dir},
+		{"--broker before SPOOL_BROKER", "redis://127.0.0.1:1", []string{"--broker", "file://" + dir}, "", dir},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("SPOOL_BROKER", c.env)
+			r := spoolWith(append(c.args, "enqueue", "task")...)
+			t.Setenv("SPOOL_BROKER", "")
+			if r.code != exitOK || !enqueued(c.makes) || c.stays != "" && enqueued(c.stays) {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+func TestABrokerThatCannotBeIsRefused(t *testing.T) {
+	gone := redistest.Start(t, redistest.Options{})
+	gone.Kill()
+	evicts := redistest.Start(t, redistest.Options{Args: []string{"--maxmemory-policy", "allkeys-lru"}})
+	locked := redistest.Start(t, redistest.Options{Args: []string{"--requirepass", "right"}})
+	for _, c := range []struct {
+		name string
+		env  string
+		args []string
+		code int
+		says string
+	}{
+		{"two stores", "", []string{"--broker", "redis://h", "--dir", "d", "stats"}, exitUsage, "one of them"},
+		{"a wrong URL", "redis://u:hu5h@host/x", []string{"stats"}, exitUsage, "database"},
+		{"an unknown scheme", "", []string{"--broker", "amqp://u:hu5h@host", "stats"}, exitUsage, "redis://"},
+		{"one that is not there yet", "postgres://u:hu5h@host", []string{"stats"}, exitUnhealthy, "yet"},
+		{"memory", "", []string{"--broker", "memory://", "stats"}, exitUsage, "ends with the command"},
+		{"a server that is not there", "redis://u:hu5h@" + gone.Addr(), []string{"stats"}, exitFailed, "refused"},
+		{"a server that evicts", evicts.URL(), []string{"stats"}, exitUnhealthy, "noeviction"},
+		{"a wrong password", "redis://:hu5h@" + locked.Addr(), []string{"stats"}, exitFailed, "WRONGPASS"},
+		{"verify", "redis://u:hu5h@host", []string{"verify"}, exitUsage, "--dir"},
+		{"repair", "", []string{"--broker", "redis://u:hu5h@host", "repair"}, exitUsage, "--dir"},
+		{"compact", "redis://u:hu5h@host", []string{"compact"}, exitUsage, "--dir"},
+		{"inspect", "redis://u:hu5h@host", []string{"inspect"}, exitUsage, "--dir"},
+		{"torture", "", []string{"--broker", "redis://u:hu5h@host", "torture"}, exitUsage, "of its own"},
+		{"demo", "", []string{"--broker", "redis://u:hu5h@host", "demo"}, exitUsage, "of its own"},
+		{"bench", "", []string{"--broker", "redis://u:hu5h@host", "bench"}, exitUsage, "of its own"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("SPOOL_BROKER", c.env)
+			r := spoolWith(c.args...)
+			if r.code != c.code || !strings.Contains(r.errout, c.says) {
+				t.Errorf("exit code %d, %q; want %d, and %q in it", r.code, r.errout, c.code, c.says)
+			}
+			if strings.Contains(r.out+r.errout, "hu5h") {
+				t.Errorf("a secret was told: %q", r.errout)
+			}
+		})
+	}
+	t.Run("a password in a variable of its own", func(t *testing.T) {
+		t.Setenv(passwordEnv, "hu5h")
+		if r := spoolWith("--broker", locked.URL(), "stats"); r.code != exitFailed || !strings.Contains(r.errout, "WRONGPASS") || strings.Contains(r.errout, "hu5h") {
+			t.Errorf("%+v", r)
+		}
+	})
+}
