@@ -16,13 +16,13 @@ type hub struct {
 	b    *Broker
 	all  sync.WaitGroup
 	mu   sync.Mutex
-	ears map[string]*ear // by queue
+	taps map[string]*tap // by queue
 	by   map[broker.ID]*waiter
 	seen map[*watch]bool
 }
 
-// ear listens to one queue.
-type ear struct {
+// tap hears one queue.
+type tap struct {
 	ready   chan struct{} // closed when it is sure to hear
 	once    sync.Once
 	waiters map[*waiter]bool
@@ -33,7 +33,7 @@ type ear struct {
 type waiter struct {
 	id   broker.ID
 	bell chan struct{} // has room for one ring
-	ears []*ear
+	taps []*tap
 }
 
 func (w *waiter) ring() {
@@ -59,7 +59,7 @@ func (w *waiter) wait(ctx context.Context, b *Broker, d time.Duration) error {
 }
 
 func (h *hub) init(b *Broker) {
-	h.b, h.ears, h.by, h.seen = b, map[string]*ear{}, map[broker.ID]*waiter{}, map[*watch]bool{}
+	h.b, h.taps, h.by, h.seen = b, map[string]*tap{}, map[broker.ID]*waiter{}, map[*watch]bool{}
 }
 
 // wait returns when nobody listens any more.
@@ -77,7 +77,7 @@ func (h *hub) leave(w *waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.by, w.id)
-	for _, e := range w.ears {
+	for _, e := range w.taps {
 		delete(e.waiters, w)
 		for id, who := range e.finals {
 			if delete(who, w); len(who) == 0 {
@@ -98,10 +98,10 @@ func (h *hub) listen(ctx context.Context, w *waiter, queues []string, news bool)
 			continue
 		}
 		h.mu.Lock()
-		e := h.ear(q)
+		e := h.tap(q)
 		if !e.waiters[w] {
 			e.waiters[w] = true
-			w.ears = append(w.ears, e)
+			w.taps = append(w.taps, e)
 		}
 		h.mu.Unlock()
 		if err := h.await(ctx, e); err != nil {
@@ -112,7 +112,7 @@ func (h *hub) listen(ctx context.Context, w *waiter, queues []string, news bool)
 }
 
 // await waits until e is sure to hear, for a while: polling stands behind it.
-func (h *hub) await(ctx context.Context, e *ear) error {
+func (h *hub) await(ctx context.Context, e *tap) error {
 	select {
 	case <-e.ready:
 		return nil
@@ -131,14 +131,14 @@ func (h *hub) await(ctx context.Context, e *ear) error {
 	return nil
 }
 
-// ear returns who listens to a queue, begun if nobody does. h.mu is held.
-func (h *hub) ear(queue string) *ear {
-	e := h.ears[queue]
+// tap returns who listens to a queue, begun if nobody does. h.mu is held.
+func (h *hub) tap(queue string) *tap {
+	e := h.taps[queue]
 	if e != nil {
 		return e
 	}
-	e = &ear{ready: make(chan struct{}), waiters: map[*waiter]bool{}, finals: map[broker.ID]map[*waiter]bool{}}
-	h.ears[queue] = e
+	e = &tap{ready: make(chan struct{}), waiters: map[*waiter]bool{}, finals: map[broker.ID]map[*waiter]bool{}}
+	h.taps[queue] = e
 	h.all.Go(func() {
 		err := h.b.t.listen(h.b.ctx, queue, func(message []byte) { h.heard(queue, e, message) })
 		_ = err // the broker is closed
@@ -147,7 +147,7 @@ func (h *hub) ear(queue string) *ear {
 }
 
 // heard passes on a message; nil says that some may have been missed.
-func (h *hub) heard(queue string, e *ear, message []byte) {
+func (h *hub) heard(queue string, e *tap, message []byte) {
 	if message == nil {
 		e.once.Do(func() { close(e.ready) })
 		message = []byte("a")
@@ -228,7 +228,7 @@ func (h *hub) finals(w *waiter, refs []broker.Ref) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range refs {
-		e := h.ears[r.Queue]
+		e := h.taps[r.Queue]
 		if e == nil {
 			continue
 		}

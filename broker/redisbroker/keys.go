@@ -4,9 +4,11 @@ package redisbroker
 // holds what belongs to no queue. No queue has that name.
 const registry = "*"
 
-// namesOf are the names of a queue in a namespace. What else a queue has begins
-// as its config key does, without its last letter: see the package's doc.
-func namesOf(namespace, queue string) names {
-	p := namespace + ":{" + queue + "}:"
-	return names{config: p + "c", absent: p + "0", channel: p + "m"}
+// namesOf says what the queues of a namespace are called. What else a queue has
+// begins as its config key does, without its last letter: see the package's doc.
+func namesOf(namespace string) func(queue string) names {
+	return func(queue string) names {
+		p := namespace + ":{" + queue + "}:"
+		return names{config: p + "c", absent: p + "0", channel: p + "m"}
+	}
 }

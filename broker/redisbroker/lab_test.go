@@ -59,7 +59,7 @@ func (p *plainTransport) run(ctx context.Context, s *script, queue string, calls
 		return nil, err
 	}
 	defer p.give(c)
-	n := namesOf(p.ns, queue)
+	n := namesOf(p.ns)(queue)
 	sum := sha1.Sum([]byte(s.source))
 	args := []any{"EVALSHA", hex.EncodeToString(sum[:]), 2, n.config, n.absent}
 	for _, call := range calls {
@@ -92,7 +92,7 @@ func (p *plainTransport) listen(ctx context.Context, queue string, heard func([]
 	if err != nil {
 		return err
 	}
-	return subscribe(ctx, p.addr, namesOf(p.ns, queue).channel, heard, c)
+	return subscribe(ctx, p.addr, namesOf(p.ns)(queue).channel, heard, c)
 }
 
 func (p *plainTransport) durability() string { return "what the test's server keeps" }

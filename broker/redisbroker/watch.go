@@ -31,7 +31,7 @@ func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 	w := &watch{f: f, events: make(chan broker.Event, watchBuffer)}
 	h := &b.hub
 	h.mu.Lock()
-	e := h.ear(registry)
+	e := h.tap(registry)
 	h.mu.Unlock()
 	if err := h.await(ctx, e); err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ local function begin(j, c)
 	Job.mark(j, ASKED, false)
 	j.flags = band(j.flags, bnot(APART + DUE))
 	j.changed, j.claimed, j.expires, j.eseq = Q.now, Q.now, c.expires, Q.next()
-	j.token = max(j.token, Q.epoch * 4294967296) + 1
+	j.token = max(j.eseq, j.token + 1)
 	j.attempts = j.attempts + 1
 	Life.listed(j)
 	Buf.zset(P .. 'e', j.id, c.expires)

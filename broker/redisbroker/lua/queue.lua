@@ -4,7 +4,7 @@
 local Q = { dirty = false }
 local QF = '>BI6I8i8I4I3I4I6I8I6I8I6I6I8I6I8I6I8I8I8I8I8I8I8I8I8I8I8I4'
 local QN = {
-	'version', 'seq', 'last', 'off', 'epoch', 'tasks', 'flags',
+	'version', 'seq', 'last', 'off', 'fix', 'tasks', 'flags',
 	'depth', 'bytes', 'ready', 'rbytes', 'high', 'tdepth', 'tbytes', 'tready', 'trbytes', 'revision',
 	'due0', 'due1', 'lease', 'start0', 'start1', 'keep', 'wake', 'keyed', 'watch', 'await', 'idle', 'parked',
 }
@@ -39,7 +39,9 @@ function Q.mark(flag, on)
 	if on then Q.flags = bor(Q.flags, flag) else Q.flags = band(Q.flags, bnot(flag)) end
 end
 
--- next numbers places and entries into states.
+-- next numbers places, entries into states and leases. The numbers keep up with
+-- the wall clock (32 for each millisecond), so that they go on above those that a
+-- failover has lost.
 function Q.next()
 	Q.seq = Q.seq + 1
 	return Q.seq
@@ -57,6 +59,7 @@ function Q.clock(arg)
 		end
 	end
 	Q.wall, Q.now = wall, max(steady, Q.last)
+	Q.seq = max(Q.seq, floor(wall / 1000) * 32)
 end
 
 -- passed notes that all that was due by now is done.
@@ -64,7 +67,7 @@ function Q.passed() Q.last = Q.now end
 
 -- make makes the configuration of a new queue.
 function Q.make()
-	local zero = { version = VERSION, epoch = 1 }
+	local zero = { version = VERSION }
 	for _, name in ipairs({ 'due0', 'due1', 'lease', 'start0', 'start1', 'keep', 'wake', 'keyed' }) do zero[name] = NEVER end
 	for i = 1, #QN do Q[QN[i]] = zero[QN[i]] or 0 end
 	Q.ageing = 0
