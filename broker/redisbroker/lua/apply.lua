@@ -10,13 +10,13 @@ local function cancel(j, why)
 	if j.state == LEASED then
 		if Job.is(j, ASKED) then return 0 end
 		Job.mark(j, ASKED, true)
-		j.reason = R.cancel_asked
+		j.reason = R_cancel_asked
 		if why ~= '' then Job.set(j, 'e', why) end
 		Job.save(j)
 		Wake.tell(j, Job.worker(j))
 		return 1
 	end
-	Life.final(j, CANCELLED, R.cancelled, { err = why ~= '' and why or nil })
+	Life.final(j, CANCELLED, R_cancelled, { err = why ~= '' and why or nil })
 	return 1
 end
 
@@ -29,7 +29,7 @@ local function delete(j)
 end
 
 local function requeue(j)
-	Life.again(j, R.requeued, { attempts = 0, delay = 0, kind = j.ended })
+	Life.again(j, R_requeued, { attempts = 0, delay = 0, kind = j.ended })
 	return 1
 end
 

@@ -12,11 +12,8 @@ local NEVER = 9007199254740991 -- 2^53 - 1, later than every time
 
 -- The states and reasons of a job, as package broker numbers and names them.
 local SCHEDULED, READY, LEASED, DONE, DEAD, CANCELLED = 1, 2, 3, 4, 5, 6
-local R = {
-	none = 0, acked = 1, retry = 2, snoozed = 3, released = 4, expired = 5, attempts = 6, crashed = 7, buried = 8,
-	damaged = 9, cancelled = 10, dropped = 11, not_started = 12, requeued = 13, replaced = 14, worker_died = 15,
-	cancel_asked = 16, batch = 17,
-}
+local R_none, R_acked, R_retry, R_snoozed, R_released, R_expired, R_attempts, R_crashed, R_buried = 0, 1, 2, 3, 4, 5, 6, 7, 8
+local R_damaged, R_cancelled, R_dropped, R_not_started, R_requeued, R_replaced, R_worker_died, R_cancel_asked, R_batch = 9, 10, 11, 12, 13, 14, 15, 16, 17
 
 -- The status of an answer: its first byte.
 local OK, UNKNOWN_QUEUE, INVALID, FULL, CONFLICT, NEWER = '\0', '\1', '\2', '\3', '\4', '\5'

@@ -16,7 +16,7 @@ local function begin(j, c)
 	Life.unlisted(j)
 	count[READY], count[LEASED], count[CLAIMED] = count[READY] - 1, count[LEASED] + 1, count[CLAIMED] + 1
 	Load.idle(j.tenant, j.bytes, -1)
-	j.state, j.reason, j.ended = LEASED, R.none, 0
+	j.state, j.reason, j.ended = LEASED, R_none, 0
 	Job.mark(j, ASKED, false)
 	j.flags = band(j.flags, bnot(APART + DUE))
 	j.changed, j.claimed, j.expires, j.eseq = Q.now, Q.now, c.expires, Q.next()
@@ -65,7 +65,7 @@ local function take(l, c, n, at, sq)
 		if not j or j.state ~= READY then
 			Lane.strip(l, id)
 		elseif Life.late(j) then
-			Life.final(j, CANCELLED, R.not_started, {})
+			Life.final(j, CANCELLED, R_not_started, {})
 		else
 			begin(j, c)
 		end

@@ -6,7 +6,7 @@
 -- next claim. Hash m and limit: value to what it has counted. Hash H: ordered
 -- group to the job that holds it. String R: the limits in force.
 
-Gate = { rules = nil, meters = {}, holders = {} }
+local Gate = { rules = nil, meters = {}, holders = {} }
 
 function Gate.stand(gate, task) return 'p' .. pack('>I2', #gate) .. gate .. task end
 

@@ -3,7 +3,6 @@
 -- it has any it stands among the open lanes of its task, or where a gate has
 -- parked it (hash Y: lane to gate). Sorted sets h and priority: all lanes by head.
 
-local Gate -- in gate.lua
 local Lane = { of = {} }
 
 -- id names a lane: task, priority, whether it is ordered, tenant and group.

@@ -13,7 +13,7 @@ local function starts(n)
 			for _, id in ipairs(call('ZRANGEBYSCORE', P .. key, '-inf', now, 'LIMIT', 0, n)) do
 				local j = Job.load(id)
 				if j and j.state == READY and Life.late(j) then
-					Life.final(j, CANCELLED, R.not_started, {})
+					Life.final(j, CANCELLED, R_not_started, {})
 				else
 					Buf.zset(P .. key, id, false)
 				end

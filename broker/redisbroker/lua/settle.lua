@@ -14,19 +14,19 @@ local function judge(j, kind, delay, result, text)
 	local failures = j.failures
 	if kind == NACK or kind == BURY then failures = failures + 1 end
 	if kind == ACK then
-		Life.final(j, DONE, R.acked, { kind = kind, result = result })
+		Life.final(j, DONE, R_acked, { kind = kind, result = result })
 	elseif kind == CANCEL or Job.is(j, ASKED) then
-		Life.final(j, CANCELLED, R.cancelled, { kind = kind, failures = failures, err = text ~= '' and text or nil })
+		Life.final(j, CANCELLED, R_cancelled, { kind = kind, failures = failures, err = text ~= '' and text or nil })
 	elseif kind == BURY then
-		Life.final(j, DEAD, R.buried, { kind = kind, failures = failures, err = text })
+		Life.final(j, DEAD, R_buried, { kind = kind, failures = failures, err = text })
 	elseif kind == NACK and j.attempts >= j.most then
-		Life.final(j, DEAD, R.attempts, { kind = kind, failures = failures, err = text })
+		Life.final(j, DEAD, R_attempts, { kind = kind, failures = failures, err = text })
 	elseif kind == NACK then
-		Life.again(j, R.retry, { kind = kind, failures = failures, err = text, delay = delay })
+		Life.again(j, R_retry, { kind = kind, failures = failures, err = text, delay = delay })
 	elseif kind == SNOOZE then
-		Life.again(j, R.snoozed, { kind = kind, attempts = j.attempts - 1, delay = delay })
+		Life.again(j, R_snoozed, { kind = kind, attempts = j.attempts - 1, delay = delay })
 	else
-		Life.again(j, R.released, { kind = kind, attempts = j.attempts - 1 })
+		Life.again(j, R_released, { kind = kind, attempts = j.attempts - 1 })
 	end
 end
 
