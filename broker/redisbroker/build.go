@@ -3,6 +3,7 @@ package redisbroker
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -45,16 +46,17 @@ type builder struct {
 	names []string          // variables
 }
 
-// part adds a part of a script, without comments and indentation.
-func (b *builder) part(source string) string {
+// part adds a part of a script, without comments and indentation. The names of
+// its own stay there.
+func (b *builder) part(source string, own bool) string {
 	var out strings.Builder
 	for line := range strings.Lines(source) {
 		line = strings.TrimRight(line, "\n")
 		if m := constants.FindStringSubmatch(line); m != nil && b.constant(m[1], m[2]) {
 			continue
 		}
-		if m := variables.FindStringSubmatch(line); m != nil {
-			b.names = append(b.names, split(m[1]+m[2])...)
+		if m := variables.FindStringSubmatch(line); m != nil && !own {
+			b.name(split(m[1] + m[2]))
 			line = strings.TrimPrefix(line, "local ")
 			if !strings.Contains(line, "=") && m[1] == "" {
 				continue
@@ -85,6 +87,16 @@ func split(list string) (all []string) {
 	return all
 }
 
+// name learns names of variables.
+func (b *builder) name(names []string) {
+	for _, n := range names {
+		if slices.Contains(b.names, n) {
+			panic("redisbroker: two parts of a script define " + n) // every script is built at the start
+		}
+		b.names = append(b.names, n)
+	}
+}
+
 // constant learns names of constants.
 func (b *builder) constant(names, values string) bool {
 	n, v := split(names), word.FindAllString(values, -1)
@@ -106,13 +118,13 @@ func join(parts []string, source func(part string) string) string {
 	var define strings.Builder
 	define.WriteString(lazily)
 	for _, p := range parts[:len(parts)-1] {
-		text := b.part(source(p))
+		text := b.part(source(p), false)
 		if table := lazy[p]; table != "" {
 			fmt.Fprintf(&define, "%s = lazily(function()\n%send, function() return %s end)\n", table, text, table)
 		} else {
 			define.WriteString(text)
 		}
 	}
-	last := b.part(source(parts[len(parts)-1]))
+	last := b.part(source(parts[len(parts)-1]), true)
 	return "local " + strings.Join(b.names, ", ") + "\nlocal function define()\n" + define.String() + "end\ndefine()\nlocal function main()\n" + last + "end\nreturn main()\n"
 }

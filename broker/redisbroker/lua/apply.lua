@@ -87,7 +87,7 @@ local function apply(arg)
 		found, next, a, q = choose(kind, bits, most, look, state, at, seq, f)
 		for _, old in ipairs(found) do
 			local j = Job.load(old.id) -- an earlier one may have changed it
-			if j and j.state == old.state then
+			if j and (kind == 1 and j.state <= LEASED or kind == 2 and j.state >= DEAD or kind == 3 and j.state ~= LEASED) then
 				if kind == 1 then
 					changed = changed + cancel(j, why)
 				elseif kind == 2 then

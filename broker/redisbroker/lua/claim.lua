@@ -82,11 +82,14 @@ local function pick(tasks, c)
 		local best, second = Pick.leaders(slots)
 		if not best then return more end
 		local l = Lane.get(best.lane)
-		local gate, until_ = Gate.refuses(l, Lane.first(l))
-		if gate then
+		local gate, until_
+		if Pick.real(best, l) then gate, until_ = Gate.refuses(l, Lane.first(l)) else refused = refused + 1 end
+		if best.slot.stale then
+			if refused >= EXAMINE then return true end
+		elseif gate then
 			Pick.away(slots, best, l, gate, until_)
 			refused = refused + 1
-			if refused == EXAMINE then return true end
+			if refused >= EXAMINE then return true end
 		else
 			local n, at, sq = 1, nil, nil
 			if not l.ordered and Gate.of(l.task) == NONE and Pick.alone(slots, best) then

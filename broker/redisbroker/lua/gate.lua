@@ -218,6 +218,19 @@ function Gate.rouse()
 	Q.wake = top(P .. 'W') or NEVER
 end
 
+-- recount counts the running jobs of all limits again.
+function Gate.recount()
+	if not Gate.rules then Gate.load() end
+	for _, r in ipairs(Gate.all) do
+		if r.running > 0 then call('DEL', P .. 'm' .. r.name) end
+	end
+	Gate.meters = {}
+	for _, id in ipairs(call('ZRANGE', P .. 'e', 0, -1)) do
+		local j = Job.load(id)
+		if j and j.state == LEASED then Gate.counted(j, 1) end
+	end
+end
+
 function Gate.flush()
 	for _, m in pairs(Gate.meters) do
 		if m.dirty then
