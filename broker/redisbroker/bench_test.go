@@ -93,7 +93,7 @@ func BenchmarkServerCPU(b *testing.B) {
 		for _, each := range []int{1, 100} {
 			b.Run(fmt.Sprintf("%s/%d", kind.name, each), func(b *testing.B) {
 				s := redistest.Start(b, redistest.Options{})
-				c := newBrokerWith(newPlainTransport(s.Addr(), "bench", nil), realScripts())
+				c := open(b, s.URL(), "bench", nil)
 				defer c.Close()
 				n := 20_000
 				if each == 1 {

@@ -12,8 +12,8 @@ import (
 
 func TestOverhead(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
-	tr := newPlainTransport(s.Addr(), "bench", nil)
-	c := newBrokerWith(tr, realScripts())
+	c := open(t, s.URL(), "bench", nil)
+	tr := c.t
 	defer c.Close()
 	fill(t, c, "q", 5000, 100, nil)
 	run := func(name string, n int, f func()) {
@@ -33,7 +33,7 @@ func TestOverhead(t *testing.T) {
 	}
 	empty := &script{name: "empty", source: "#!lua\nlocal a = {} for i=1,#ARGV do a[i]='' end return a"}
 	run("empty", 2000, func() { tr.run(t.Context(), empty, "q", [][]byte{nil}) })
-	pre := *realScripts().enqueue
+	pre := *usualScripts().enqueue
 	i := strings.LastIndex(pre.source, "local function main()")
 	nodef := pre
 	nodef.source = pre.source[:i-len("define()\n")] + "return {''}"

@@ -26,12 +26,9 @@ type shop struct {
 
 func openShop(t *testing.T, s *redistest.Server) *shop {
 	t.Helper()
-	server.mu.Lock()
-	server.n++
-	ns := fmt.Sprintf("shop%d", server.n)
-	server.mu.Unlock()
+	ns := newNamespace()
 	x := &shop{t: t, s: s, clock: brokertest.NewManualClock(wall), ns: ns}
-	x.b = newBrokerWith(newPlainTransport(s.Addr(), ns, x.clock), manualScripts())
+	x.b = open(t, s.URL(), ns, x.clock)
 	t.Cleanup(func() { _ = x.b.Close() })
 	x.stock()
 	return x
@@ -118,10 +115,9 @@ func (x *shop) names() (all []string) {
 func (x *shop) indexes() map[string]string {
 	x.t.Helper()
 	prefix := x.ns + ":{q}:"
-	all := map[string]string{}
-	for _, k := range x.s.Must("KEYS", prefix+"*").([]any) {
-		key := k.(string)
-		name := strings.TrimPrefix(key, prefix)
+	all, sides := map[string]string{}, map[string][]string{}
+	for _, name := range x.names() {
+		key := prefix + name
 		if name == "c" || name == "E" || name[0] == 'i' || name[0] == 'j' || name[0] == 'x' {
 			continue
 		}
@@ -131,7 +127,8 @@ func (x *shop) indexes() map[string]string {
 				// A tenant changes sides late: it is on the one or the other.
 				for _, m := range x.s.Must("ZRANGE", key, 0, -1).([]any) {
 					tenant := strings.TrimPrefix(m.(string), m.(string)[:7*int('b'-name[4])])
-					all[name[:4]+"a or b"+name[5:]] += fmt.Sprintf("%q", tenant)
+					side := name[:4] + "a or b" + name[5:]
+					sides[side] = append(sides[side], tenant)
 				}
 				continue
 			}
@@ -143,6 +140,10 @@ func (x *shop) indexes() map[string]string {
 		case "string":
 			all[name] = fmt.Sprintf("%q", x.s.Must("GET", key))
 		}
+	}
+	for side, tenants := range sides {
+		slices.Sort(tenants)
+		all[side] = fmt.Sprintf("%q", tenants)
 	}
 	return all
 }

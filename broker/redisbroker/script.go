@@ -4,6 +4,7 @@ import (
 	"embed"
 	"encoding/binary"
 	"strings"
+	"sync"
 )
 
 //go:embed lua/*.lua
@@ -23,6 +24,9 @@ type scripts struct {
 	enqueue, claim, settle, extend, get, list, apply, counts, tick, settings, configure,
 	maintain, outbox, deliver, worker, registry, held, explain, idle *script
 }
+
+// usualScripts are those that a broker runs: they are made once.
+var usualScripts = sync.OnceValue(func() *scripts { return newScripts("") })
 
 // newScripts makes the scripts. clock is the source of the part that reads the
 // time: tests have another.
