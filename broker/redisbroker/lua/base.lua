@@ -18,6 +18,8 @@ local R_damaged, R_cancelled, R_dropped, R_not_started, R_requeued, R_replaced, 
 -- The status of an answer: its first byte.
 local OK, UNKNOWN_QUEUE, INVALID, FULL, CONFLICT, NEWER = '\0', '\1', '\2', '\3', '\4', '\5'
 
+local NONE = {} -- no limits
+
 -- Buf gathers changes of sorted sets and hashes, so that many jobs of one
 -- script share a command. Of two changes of one member the last one holds.
 local Buf = { z = {}, h = {}, gone = {}, n = 0 }
@@ -27,6 +29,20 @@ function Buf.zset(key, member, score)
 	local t = Buf.z[key]
 	if not t then t = {}; Buf.z[key] = t end
 	t[member] = score
+end
+
+-- set returns what is gathered for a sorted set, to be added to: member to score.
+function Buf.set(key)
+	local t = Buf.z[key]
+	if not t then t = {}; Buf.z[key] = t end
+	return t
+end
+
+-- fields is the same for a hash.
+function Buf.fields(key)
+	local t = Buf.h[key]
+	if not t then t = {}; Buf.h[key] = t end
+	return t
 end
 
 -- hset sets a field of a hash, or removes it (value false).

@@ -31,7 +31,6 @@ function Gate.load()
 	end
 end
 
-local NONE = {}
 -- of returns the limits that bind a task.
 function Gate.of(task)
 	if not Q.is(LIMITS) then return NONE end
