@@ -139,8 +139,10 @@ function Stand.best(S)
 	end
 end
 
+-- tenants is how many stand at a priority.
+function Stand.tenants(S, pb) return call('ZCARD', P .. S .. 'b' .. pb) + call('ZCARD', P .. S .. 'a' .. pb) end
+
 -- single reports whether one lane alone stands at a priority.
 function Stand.single(S, pb, tenant)
-	local base = P .. S
-	return call('ZCARD', base .. 'b' .. pb) + call('ZCARD', base .. 'a' .. pb) == 1 and call('ZCARD', base .. 'e' .. pb .. tenant) == 1
+	return Stand.tenants(S, pb) == 1 and call('ZCARD', P .. S .. 'e' .. pb .. tenant) == 1
 end
