@@ -47,7 +47,7 @@ local function quick(arg, i, count)
 			l = Lane.get(no .. pack('>I4BI2', PLAIN, 0, 0))
 			lane, c = Buf.set(l.key), Count.task(no)
 			front = string.char(READY * 32) .. '\0\0' .. no .. pack('>I4', PLAIN) .. now
-			l.dirty = true
+			Lane.touch(l)
 		end
 		local sq = pack('>I6', Q.next())
 		call('SET', P .. 'j' .. id, front .. sq .. sq .. now .. now .. zero .. rest)
