@@ -21,6 +21,7 @@ type network struct {
 	client redis.UniversalClient
 	cfg    Config // without zero values
 	names  func(queue string) names
+	keys   sync.Map // queue → *keys
 	runs   *gather
 	ears   *ears
 	wires  wires
@@ -73,6 +74,23 @@ func (n *network) firstPromise(ctx context.Context) (promise, error) {
 			return promise{}, fmt.Errorf("redis: %s is not ready: %w", n.target, err)
 		}
 	}
+}
+
+// keys are the first two of a queue, as they are sent.
+type keys struct {
+	config string
+	absent []byte
+}
+
+// of returns the keys of a queue.
+func (n *network) of(queue string) *keys {
+	if k, ok := n.keys.Load(queue); ok {
+		return k.(*keys)
+	}
+	names := n.names(queue)
+	k := &keys{names.config, []byte(names.absent)}
+	n.keys.Store(queue, k)
+	return k
 }
 
 func (n *network) run(ctx context.Context, s *script, queue string, calls [][]byte) ([][]byte, error) {
