@@ -26,7 +26,7 @@ for i, call in ipairs(ARGV) do
   if not place then
     place = tostring(redis.call('RPUSH', log, call))
     redis.call('HSET', KEYS[1], call, place)
-    redis.call('PUBLISH', string.gsub(KEYS[1], 'config$', 'channel'), call)
+    redis.call('PUBLISH', string.gsub(KEYS[1], 'c$', 'm'), call)
   end
   answers[i] = place
 end
