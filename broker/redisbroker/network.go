@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,6 +109,9 @@ func (n *network) close() error {
 	err := n.client.Close()
 	n.runs.leads.Wait()
 	n.wg.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil // cut before
+	}
 	return err
 }
 
