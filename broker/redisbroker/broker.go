@@ -39,7 +39,7 @@ type heldLease struct {
 }
 
 // newBroker makes a client that reaches the server by t, which it closes.
-func newBroker(t transport, _ Config) (*Broker, error) { return newBrokerWith(t, newScripts("")), nil }
+func newBroker(t transport, _ Config) (*Broker, error) { return newBrokerWith(t, usualScripts()), nil }
 
 func newBrokerWith(t transport, s *scripts) *Broker {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -273,9 +273,7 @@ func (b *Broker) Maintain(ctx context.Context) (after time.Duration, err error) 
 		if u.err != nil {
 			return 0, u.err
 		}
-		if err := b.deliverAll(ctx, q, box); err != nil {
-			return 0, err
-		}
+		b.deliverAll(ctx, q, box)
 	}
 	return after, nil
 }

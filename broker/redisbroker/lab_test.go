@@ -2,14 +2,12 @@ package redisbroker
 
 import (
 	"context"
-	"crypto/sha1"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,166 +16,91 @@ import (
 	"github.com/spoolq/spool/internal/redistest"
 )
 
-// plainTransport brings calls to one server, one at a time.
-type plainTransport struct {
-	addr, ns string
-	clock    *brokertest.ManualClock // nil: the server's
-	mu       sync.Mutex
-	conns    []*redistest.Conn
-	ctx      context.Context
-	cancel   context.CancelFunc
+// timed is a transport whose calls carry the time of a manual clock, for scripts
+// that read it there instead of asking the server.
+type timed struct {
+	transport
+	clock *brokertest.ManualClock
 }
 
-func newPlainTransport(addr, ns string, clock *brokertest.ManualClock) *plainTransport {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &plainTransport{addr: addr, ns: ns, clock: clock, ctx: ctx, cancel: cancel}
-}
-
-func (p *plainTransport) conn() (*redistest.Conn, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.conns); n > 0 {
-		c := p.conns[n-1]
-		p.conns = p.conns[:n-1]
-		return c, nil
+func (t timed) run(ctx context.Context, s *script, queue string, calls [][]byte) ([][]byte, error) {
+	with := make([][]byte, len(calls))
+	for i, c := range calls {
+		c = binary.BigEndian.AppendUint64(c[:len(c):len(c)], uint64(t.clock.Wall().UnixMicro()))
+		with[i] = binary.BigEndian.AppendUint64(c, uint64(t.clock.Monotonic().Microseconds()+epochMicros))
 	}
-	return redistest.Dial(p.addr)
-}
-
-func (p *plainTransport) give(c *redistest.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.conns = append(p.conns, c)
-}
-
-func (p *plainTransport) run(ctx context.Context, s *script, queue string, calls [][]byte) ([][]byte, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c, err := p.conn()
-	if err != nil {
-		return nil, err
-	}
-	defer p.give(c)
-	n := namesOf(p.ns)(queue)
-	sum := sha1.Sum([]byte(s.source))
-	args := []any{"EVALSHA", hex.EncodeToString(sum[:]), 2, n.config, n.absent}
-	for _, call := range calls {
-		if p.clock != nil {
-			call = binary.BigEndian.AppendUint64(call[:len(call):len(call)], uint64(p.clock.Wall().UnixMicro()))
-			call = binary.BigEndian.AppendUint64(call, uint64(p.clock.Monotonic().Microseconds()+epochMicros))
-		}
-		args = append(args, string(call))
-	}
-	got, err := c.Do(args...)
-	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-		args[0], args[1] = "EVAL", s.source
-		got, err = c.Do(args...)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("script %s: %w", s.name, err)
-	}
-	var answers [][]byte
-	for _, a := range got.([]any) {
-		answers = append(answers, []byte(a.(string)))
-	}
-	return answers, nil
-}
-
-// epochMicros makes the steady clock of a manual one begin where its wall clock does.
-const epochMicros = 1_600_000_000_000_000
-
-func (p *plainTransport) listen(ctx context.Context, queue string, heard func([]byte)) error {
-	c, err := redistest.Dial(p.addr)
-	if err != nil {
-		return err
-	}
-	return subscribe(ctx, p.addr, namesOf(p.ns)(queue).channel, heard, c)
-}
-
-func (p *plainTransport) durability() string { return "what the test's server keeps" }
-func (p *plainTransport) health(context.Context) (broker.Health, error) {
-	return broker.Health{Status: broker.Healthy}, nil
-}
-
-func (p *plainTransport) close() error {
-	p.cancel()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		_ = c.Close()
-	}
-	p.conns = nil
-	return nil
+	return t.transport.run(ctx, s, queue, with)
 }
 
 // manualTime is the part time.lua of scripts whose calls carry the time.
 const manualTime = `
 local Time = {}
 function Time.read(arg)
-	if not arg then arg = ARGV[1] end
-	local wall, steady = struct.unpack('>I8I8', arg, #arg - 15)
-	return wall, steady
+	return unpack_('>I8I8', arg, #arg - 15)
 end
 `
 
-var (
-	realScripts   = sync.OnceValue(func() *scripts { return newScripts("") })
-	manualScripts = sync.OnceValue(func() *scripts { return newScripts(manualTime) })
-)
-
-var server struct {
-	once sync.Once
-	addr string
-	n    int
-	mu   sync.Mutex
-}
+// epochMicros makes the steady clock of a manual one begin with its wall clock.
+const epochMicros = 1_600_000_000_000_000
 
 // wall is where manual clocks begin.
-var wall = time.UnixMicro(epochMicros + 3_600_000_000).UTC()
+var wall = time.UnixMicro(epochMicros + time.Hour.Microseconds()).UTC()
 
-// harness is an empty store with a manual clock, on a server.
-func harness(s *redistest.Server) brokertest.Harness {
-	clock := brokertest.NewManualClock(wall)
-	server.mu.Lock()
-	server.n++
-	ns := fmt.Sprintf("t%d", server.n)
-	server.mu.Unlock()
+var manualScripts = sync.OnceValue(func() *scripts { return newScripts(manualTime) })
+
+// open opens a client of a store; clock nil is the server's.
+func open(t testing.TB, url, namespace string, clock *brokertest.ManualClock) *Broker {
+	t.Helper()
+	b, err := Open(context.Background(), url, Config{Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if clock == nil {
+		return b
+	}
+	return newBrokerWith(timed{b.t, clock}, manualScripts())
+}
+
+// stores counts the stores that tests have made.
+var stores atomic.Int64
+
+func newNamespace() string { return fmt.Sprintf("store%d", stores.Add(1)) }
+
+// frozen is an empty store with a manual clock.
+func frozen(t testing.TB, url string) brokertest.Harness {
+	clock, namespace := brokertest.NewManualClock(wall), newNamespace()
 	return brokertest.Harness{
-		Open:   func() broker.Broker { return newBrokerWith(newPlainTransport(s.Addr(), ns, clock), manualScripts()) },
+		Open:   func() broker.Broker { return open(t, url, namespace, clock) },
 		Reopen: true, Clock: clock, Advance: clock.Advance, StepWall: clock.StepWall, Frozen: true,
 	}
 }
 
+// flowing is an empty store with the server's clock.
+func flowing(t testing.TB, url string) brokertest.Harness {
+	namespace := newNamespace()
+	return brokertest.Harness{Open: func() broker.Broker { return open(t, url, namespace, nil) }, Reopen: true}
+}
+
 func TestKeepsTheContract(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{Persistence: redistest.Always})
-	brokertest.Run(t, func(t *testing.T) brokertest.Harness { return harness(s) })
+	brokertest.Run(t, func(t *testing.T) brokertest.Harness { return frozen(t, s.URL()) })
 }
 
 func TestKeepsTheContractInRealTime(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{Persistence: redistest.Always})
-	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
-		h := harness(s)
-		server.mu.Lock()
-		server.n++
-		ns := fmt.Sprintf("t%d", server.n)
-		server.mu.Unlock()
-		return brokertest.Harness{
-			Open:   func() broker.Broker { return newBrokerWith(newPlainTransport(s.Addr(), ns, nil), realScripts()) },
-			Reopen: h.Reopen,
-		}
-	})
+	brokertest.Run(t, func(t *testing.T) brokertest.Harness { return flowing(t, s.URL()) })
 }
 
+func TestKeepsTheContractInACluster(t *testing.T) {
+	c := redistest.StartCluster(t, redistest.Options{})
+	brokertest.Run(t, func(t *testing.T) brokertest.Harness { return frozen(t, c.URL()) })
+}
+
+// Histories run as many, from a seed on, as SPOOL_HISTORIES and SPOOL_SEED say.
 func TestRandomHistoriesMatchTheModel(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
-	brokertest.RunHistories(t, func(t *testing.T) brokertest.Harness { return harness(s) }, historyRuns(), historySeed())
+	brokertest.RunHistories(t, func(t *testing.T) brokertest.Harness { return frozen(t, s.URL()) }, number("SPOOL_HISTORIES", 40), uint64(number("SPOOL_SEED", 1)))
 }
-
-// TestRandomHistoriesMatchTheModel runs so many histories from so many on:
-// SPOOL_HISTORIES and SPOOL_SEED say otherwise.
-func historyRuns() int    { return number("SPOOL_HISTORIES", 60) }
-func historySeed() uint64 { return uint64(number("SPOOL_SEED", 1)) }
 
 func number(name string, usual int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {

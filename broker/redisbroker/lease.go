@@ -146,9 +146,20 @@ func (b *Broker) Settle(ctx context.Context, c broker.Call, list []broker.Settle
 		return nil, err
 	}
 	answers := make([]broker.Settled, len(list))
-	for _, part := range parts(list) {
-		if err := b.settle(ctx, c, list, part, answers); err != nil {
+	all, ordered := parts(list)
+	boxes := make([][]entry, len(all))
+	for i, part := range all {
+		box, err := b.settle(ctx, c, list, part, answers)
+		if err != nil {
 			return nil, err
+		}
+		if boxes[i] = box; ordered {
+			b.deliverAll(ctx, part.queue, box)
+		}
+	}
+	for i, part := range all {
+		if !ordered {
+			b.deliverAll(ctx, part.queue, boxes[i])
 		}
 	}
 	return answers, nil
@@ -161,9 +172,9 @@ type part struct {
 }
 
 // parts cuts a call into those of one queue each, as few as keep what the order
-// decides: whether a follow-up is there that a later settlement names.
-func parts(list []broker.Settlement) (all []part) {
-	ordered := false
+// decides: ordered says that a follow-up goes to a queue of which there is a
+// settlement behind it.
+func parts(list []broker.Settlement) (all []part, ordered bool) {
 	fed := map[string]bool{} // queues that get follow-ups from others
 	for i := range list {
 		ordered = ordered || fed[list[i].Ref.Queue]
@@ -184,7 +195,7 @@ func parts(list []broker.Settlement) (all []part) {
 		}
 		all[k].of = append(all[k].of, i)
 	}
-	return all
+	return all, ordered
 }
 
 func checkSettle(list []broker.Settlement) error {

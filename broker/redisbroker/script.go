@@ -4,6 +4,7 @@ import (
 	"embed"
 	"encoding/binary"
 	"strings"
+	"sync"
 )
 
 //go:embed lua/*.lua
@@ -24,24 +25,24 @@ type scripts struct {
 	maintain, outbox, deliver, worker, registry, held, explain, idle *script
 }
 
+// usualScripts are those that a broker runs: they are made once.
+var usualScripts = sync.OnceValue(func() *scripts { return newScripts("") })
+
 // newScripts makes the scripts. clock is the source of the part that reads the
 // time: tests have another.
 func newScripts(clock string) *scripts {
 	make := func(name, parts string, flags string, most int, weigh func([]byte) int) *script {
-		var b strings.Builder
-		b.WriteString("#!lua" + flags + "\n")
-		for _, part := range append(strings.Fields(parts), name) {
+		source := join(append(strings.Fields(parts), name), func(part string) string {
 			if part == "time" && clock != "" {
-				b.WriteString(clock)
-				continue
+				return clock
 			}
 			text, err := lua.ReadFile("lua/" + part + ".lua")
 			if err != nil {
 				panic("redisbroker: " + err.Error()) // it is embedded
 			}
-			b.Write(text)
-		}
-		return &script{name: name, source: strip(b.String()), writes: true, most: most, weigh: weigh}
+			return string(text)
+		})
+		return &script{name: name, source: "#!lua" + flags + "\n" + source, writes: true, most: most, weigh: weigh}
 	}
 	// What ends, keeps or reads what is there passes at the memory limit, too.
 	const passes = " flags=allow-oom"
@@ -76,18 +77,4 @@ func weighAt(at int) func(call []byte) int {
 		}
 		return int(min(binary.BigEndian.Uint32(call[at:]), 1<<20)) + 1
 	}
-}
-
-// strip leaves out comments and indentation: a server keeps each script's text.
-func strip(source string) string {
-	var b strings.Builder
-	for i, line := range strings.Split(source, "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "--") && i > 0 {
-			continue
-		}
-		b.WriteString(line)
-		b.WriteByte('\n')
-	}
-	return b.String()
 }

@@ -13,15 +13,15 @@ var (
 	errMany  = fmt.Errorf("%w: more than %d settlements and follow-ups in one call", broker.ErrTooLarge, maxBatch)
 )
 
-// settle ends leases of one queue, and delivers follow-ups to others.
-func (b *Broker) settle(ctx context.Context, c broker.Call, list []broker.Settlement, from part, answers []broker.Settled) error {
+// settle ends leases of one queue. It returns what has to be delivered to others.
+func (b *Broker) settle(ctx context.Context, c broker.Call, list []broker.Settlement, from part, answers []broker.Settled) ([]entry, error) {
 	queue, part := from.queue, from.of
 	id := c.ID
 	if !id.IsZero() {
 		id[0] ^= byte(part[0]) // it may come to a queue several times
 	}
 	if broker.ValidName(queue) != nil {
-		return notThere(part, answers)
+		return nil, notThere(part, answers)
 	}
 	p := newPacker(id).u32(len(part))
 	for _, i := range part {
@@ -29,16 +29,16 @@ func (b *Broker) settle(ctx context.Context, c broker.Call, list []broker.Settle
 	}
 	u, err := b.call(ctx, b.s.settle, queue, p)
 	if errors.Is(err, errNoQueue) {
-		return notThere(part, answers)
+		return nil, notThere(part, answers)
 	} else if err != nil {
-		return err
+		return nil, err
 	}
 	var box []entry
 	for _, i := range part {
 		answers[i], box = u.settled(&list[i], box)
 	}
 	if u.err != nil {
-		return u.err
+		return nil, u.err
 	}
 	b.mu.Lock()
 	for _, i := range part {
@@ -47,7 +47,7 @@ func (b *Broker) settle(ctx context.Context, c broker.Call, list []broker.Settle
 		}
 	}
 	b.mu.Unlock()
-	return b.deliverAll(ctx, queue, box)
+	return box, nil
 }
 
 // notThere answers for jobs of a queue that does not exist.
@@ -110,7 +110,7 @@ func (u *unpacker) settled(s *broker.Settlement, box []entry) (broker.Settled, [
 
 // deliverAll delivers entries of a queue's outbox. What cannot be delivered now
 // stays there for Maintain, and is no error: the settlement took place.
-func (b *Broker) deliverAll(ctx context.Context, queue string, box []entry) error {
+func (b *Broker) deliverAll(ctx context.Context, queue string, box []entry) {
 	done := make([]entry, 0, len(box))
 	for _, e := range box {
 		if err := b.deliver(ctx, e); err == nil {
@@ -118,19 +118,18 @@ func (b *Broker) deliverAll(ctx context.Context, queue string, box []entry) erro
 		}
 	}
 	if len(done) == 0 {
-		return nil
+		return
 	}
 	p := newPacker(broker.ID{}).u32(len(done))
 	for _, e := range done {
 		p = append(p, e.no...)
 	}
 	if _, err := b.call(ctx, b.s.outbox, queue, p); err != nil {
-		return nil
+		return
 	}
 	for _, e := range done {
 		_, _ = b.call(ctx, b.s.deliver, e.queue, newPacker(e.call).u8(1))
 	}
-	return nil
 }
 
 // deliver enqueues an entry, if nobody has done it.

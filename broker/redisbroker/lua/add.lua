@@ -68,7 +68,7 @@ function Add.one(n)
 	local key = Job.key(n.id)
 	if Buf.gone[key] then Buf.drop() end
 	if n.members > 0 then
-		j.flags, j.reason = bor(j.flags, WAITS), R.batch
+		j.flags, j.reason = bor(j.flags, WAITS), R_batch
 		Life.enter(j, SCHEDULED, Q.now, j.pseq)
 	else
 		Life.wait(j, later, true)
@@ -100,7 +100,7 @@ function Add.replace(id, n, task, until_)
 	-- The digest stands behind mask, hold and keyfor.
 	local at = j.body + 10
 	local rec = string.sub(j.rec, 1, at) .. n.digest .. string.sub(j.rec, at + 17, j.body + j.xlen) .. n.body
-	j.rec, j.x, j.reason = rec, nil, R.replaced
+	j.rec, j.x, j.reason = rec, nil, R_replaced
 	if held == id then call('HSET', P .. 'K', task .. n.key, id .. n.digest .. pack('>I8', until_)) end
 	call('SET', Job.key(id), rec)
 	if n.repeats == 2 and not Job.is(j, WAITS) then

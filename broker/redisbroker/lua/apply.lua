@@ -10,13 +10,13 @@ local function cancel(j, why)
 	if j.state == LEASED then
 		if Job.is(j, ASKED) then return 0 end
 		Job.mark(j, ASKED, true)
-		j.reason = R.cancel_asked
+		j.reason = R_cancel_asked
 		if why ~= '' then Job.set(j, 'e', why) end
 		Job.save(j)
 		Wake.tell(j, Job.worker(j))
 		return 1
 	end
-	Life.final(j, CANCELLED, R.cancelled, { err = why ~= '' and why or nil })
+	Life.final(j, CANCELLED, R_cancelled, { err = why ~= '' and why or nil })
 	return 1
 end
 
@@ -29,7 +29,7 @@ local function delete(j)
 end
 
 local function requeue(j)
-	Life.again(j, R.requeued, { attempts = 0, delay = 0, kind = j.ended })
+	Life.again(j, R_requeued, { attempts = 0, delay = 0, kind = j.ended })
 	return 1
 end
 
@@ -87,7 +87,7 @@ local function apply(arg)
 		found, next, a, q = choose(kind, bits, most, look, state, at, seq, f)
 		for _, old in ipairs(found) do
 			local j = Job.load(old.id) -- an earlier one may have changed it
-			if j and j.state == old.state then
+			if j and (kind == 1 and j.state <= LEASED or kind == 2 and j.state >= DEAD or kind == 3 and j.state ~= LEASED) then
 				if kind == 1 then
 					changed = changed + cancel(j, why)
 				elseif kind == 2 then

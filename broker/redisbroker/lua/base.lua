@@ -12,14 +12,13 @@ local NEVER = 9007199254740991 -- 2^53 - 1, later than every time
 
 -- The states and reasons of a job, as package broker numbers and names them.
 local SCHEDULED, READY, LEASED, DONE, DEAD, CANCELLED = 1, 2, 3, 4, 5, 6
-local R = {
-	none = 0, acked = 1, retry = 2, snoozed = 3, released = 4, expired = 5, attempts = 6, crashed = 7, buried = 8,
-	damaged = 9, cancelled = 10, dropped = 11, not_started = 12, requeued = 13, replaced = 14, worker_died = 15,
-	cancel_asked = 16, batch = 17,
-}
+local R_none, R_acked, R_retry, R_snoozed, R_released, R_expired, R_attempts, R_crashed, R_buried = 0, 1, 2, 3, 4, 5, 6, 7, 8
+local R_damaged, R_cancelled, R_dropped, R_not_started, R_requeued, R_replaced, R_worker_died, R_cancel_asked, R_batch = 9, 10, 11, 12, 13, 14, 15, 16, 17
 
 -- The status of an answer: its first byte.
 local OK, UNKNOWN_QUEUE, INVALID, FULL, CONFLICT, NEWER = '\0', '\1', '\2', '\3', '\4', '\5'
+
+local NONE = {} -- no limits
 
 -- Buf gathers changes of sorted sets and hashes, so that many jobs of one
 -- script share a command. Of two changes of one member the last one holds.
@@ -30,6 +29,20 @@ function Buf.zset(key, member, score)
 	local t = Buf.z[key]
 	if not t then t = {}; Buf.z[key] = t end
 	t[member] = score
+end
+
+-- set returns what is gathered for a sorted set, to be added to: member to score.
+function Buf.set(key)
+	local t = Buf.z[key]
+	if not t then t = {}; Buf.z[key] = t end
+	return t
+end
+
+-- fields is the same for a hash.
+function Buf.fields(key)
+	local t = Buf.h[key]
+	if not t then t = {}; Buf.h[key] = t end
+	return t
 end
 
 -- hset sets a field of a hash, or removes it (value false).

@@ -30,12 +30,7 @@ local function reset(limits)
 	for name in pairs(old) do
 		if not kept[name] then call('DEL', P .. 'm' .. name) end
 	end
-	if #Gate.all > 0 then
-		for _, id in ipairs(call('ZRANGE', P .. 'e', 0, -1)) do
-			local j = Job.load(id)
-			if j and j.state == LEASED then Gate.counted(j, 1) end
-		end
-	end
+	Gate.recount()
 end
 
 function Lane.parked()

@@ -97,6 +97,16 @@ function Load.idle(tenant, size, by)
 	end
 end
 
+-- idle_many counts n jobs of some bytes in all as ready no more.
+function Load.idle_many(tenant, n, size)
+	Q.ready, Q.rbytes = Q.ready - n, Q.rbytes - size
+	if tenant ~= '' then
+		Q.tready, Q.trbytes = Q.tready - n, Q.trbytes - size
+		local l = Load.tenant(tenant)
+		l[3], l[4] = l[3] - n, l[4] - size
+	end
+end
+
 -- has returns the load of a tenant: jobs, bytes, and those of them that are ready.
 function Load.has(tenant)
 	if tenant == '' then return { Q.depth - Q.tdepth, Q.bytes - Q.tbytes, Q.ready - Q.tready, Q.rbytes - Q.trbytes } end

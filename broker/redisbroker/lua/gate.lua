@@ -6,7 +6,7 @@
 -- next claim. Hash m and limit: value to what it has counted. Hash H: ordered
 -- group to the job that holds it. String R: the limits in force.
 
-Gate = { rules = nil, meters = {}, holders = {} }
+local Gate = { rules = nil, meters = {}, holders = {} }
 
 function Gate.stand(gate, task) return 'p' .. pack('>I2', #gate) .. gate .. task end
 
@@ -31,7 +31,6 @@ function Gate.load()
 	end
 end
 
-local NONE = {}
 -- of returns the limits that bind a task.
 function Gate.of(task)
 	if not Q.is(LIMITS) then return NONE end
@@ -216,6 +215,19 @@ function Gate.rouse()
 		if call('EXISTS', P .. 'y' .. gate) == 1 then call('SADD', P .. 'F', gate) end
 	end
 	Q.wake = top(P .. 'W') or NEVER
+end
+
+-- recount counts the running jobs of all limits again.
+function Gate.recount()
+	if not Gate.rules then Gate.load() end
+	for _, r in ipairs(Gate.all) do
+		if r.running > 0 then call('DEL', P .. 'm' .. r.name) end
+	end
+	Gate.meters = {}
+	for _, id in ipairs(call('ZRANGE', P .. 'e', 0, -1)) do
+		local j = Job.load(id)
+		if j and j.state == LEASED then Gate.counted(j, 1) end
+	end
 end
 
 function Gate.flush()

@@ -9,7 +9,7 @@ local function held(arg)
 		id, token, i = unpack_('>c16I8', arg, i)
 		local j = Job.load(id)
 		if j and j.state == LEASED and j.token == token then
-			Life.expire(j, j.expires <= Q.now and R.expired or R.worker_died)
+			Life.expire(j, j.expires <= Q.now and R_expired or R_worker_died)
 		end
 	end
 	Buf.flush()

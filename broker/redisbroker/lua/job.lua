@@ -6,8 +6,7 @@ local Job = { size = 84 }
 Job.format = '>BI2I3I4I7I6I6I7I7I7I7I7I4I4I4BBI2I4'
 
 -- The bits of flags. Above them are three for the kind of the last settlement.
-local WALL, ASKED, ORDERED, RESULT, WAITS, SIGNALLED, APART, EXTRA, T256, G256, KEPT, DUE =
-	1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048
+local WALL, ASKED, ORDERED, RESULT, WAITS, SIGNALLED, APART, EXTRA, T256, G256, KEPT, DUE = 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048
 local ENDED = 4096
 local PLAIN = 2147483648 -- priority 0, as it is kept: 2^31 more than it is
 

@@ -3,7 +3,6 @@
 -- it has any it stands among the open lanes of its task, or where a gate has
 -- parked it (hash Y: lane to gate). Sorted sets h and priority: all lanes by head.
 
-local Gate -- in gate.lua
 local Lane = { of = {} }
 
 -- id names a lane: task, priority, whether it is ordered, tenant and group.
@@ -76,6 +75,8 @@ function Lane.settle(l)
 	local S, gate = Lane.stand(l)
 	if gate and not new then
 		Gate.leave(l, gate, old)
+	elseif gate and not old then
+		Stand.prove(S, l, new) -- its jobs were lost, and are found again
 	elseif gate and (new.at < old.at or new.at == old.at and new.sq < old.sq) then
 		Gate.leave(l, gate, old) -- it may go before what was let through
 		Stand.change('o' .. l.task, l, nil, new)

@@ -257,7 +257,7 @@ function Life.again(j, reason, r)
 		j.runat, j.pseq = Q.now + r.delay, Q.next()
 		Job.mark(j, WALL, false)
 	end
-	if reason == R.requeued then
+	if reason == R_requeued then
 		Key.retake(j)
 		if Job.is(j, RESULT) then Job.set(j, 'r', false) end
 		Job.mark(j, RESULT, false)
@@ -272,9 +272,9 @@ end
 -- expire ends a lease without a settlement.
 function Life.expire(j, why)
 	if Job.is(j, ASKED) then
-		Life.final(j, CANCELLED, R.cancelled, { expired = true })
+		Life.final(j, CANCELLED, R_cancelled, { expired = true })
 	elseif j.attempts >= j.most then
-		Life.final(j, DEAD, R.crashed, { expired = true })
+		Life.final(j, DEAD, R_crashed, { expired = true })
 	else
 		Life.again(j, why, { expired = true })
 	end
@@ -287,7 +287,7 @@ function Life.expired(n)
 	local ids = call('ZRANGEBYSCORE', P .. 'e', '-inf', Q.now, 'LIMIT', 0, n)
 	for _, id in ipairs(ids) do
 		local j = Job.load(id)
-		if j and j.state == LEASED then Life.expire(j, R.expired) else Buf.zset(P .. 'e', id, false) end
+		if j and j.state == LEASED then Life.expire(j, R_expired) else Buf.zset(P .. 'e', id, false) end
 	end
 	Q.lease = Life.bound('e')
 	return #ids == n
@@ -314,7 +314,7 @@ function Life.signal(j)
 	if left == 0 then
 		Job.set(c, 'b', false)
 		Job.set(c, 'n', false)
-		Life.again(c, R.batch, { delay = 0 })
+		Life.again(c, R_batch, { delay = 0 })
 		return
 	end
 	local had = Job.is(c, EXTRA)
@@ -326,8 +326,8 @@ end
 -- finish writes what is gathered: at the end of every script.
 local function finish()
 	Lane.flush()
-	Gate.flush()
-	Turn.flush()
+	if rawget(Gate, 'flush') then Gate.flush() end -- else nobody has used it
+	if rawget(Turn, 'flush') then Turn.flush() end
 	Count.flush()
 	Buf.flush()
 	Wake.flush()

@@ -1,5 +1,5 @@
 -- maintain does one bounded step of upkeep.
--- Call: call id (none), most jobs. Answer: status, whether there is more to do now,
+-- Call: call id (none), most jobs, whether indexes are to be proved. Answer: status, whether there is more to do now,
 -- µs until there is (0: nothing known), number of entries of the outbox, and each:
 -- number, entry.
 
@@ -13,7 +13,7 @@ local function starts(n)
 			for _, id in ipairs(call('ZRANGEBYSCORE', P .. key, '-inf', now, 'LIMIT', 0, n)) do
 				local j = Job.load(id)
 				if j and j.state == READY and Life.late(j) then
-					Life.final(j, CANCELLED, R.not_started, {})
+					Life.final(j, CANCELLED, R_not_started, {})
 				else
 					Buf.zset(P .. key, id, false)
 				end
@@ -46,8 +46,9 @@ local function maintain(arg)
 	more = keeps(n) >= n or more
 	more = Key.sweep(n) >= n or more
 	Gate.rouse()
-	if fix == 1 then more = Repair.step() or more end
+	local proving = fix == 1 and Repair.step(200)
 	local next = min(Q.due0 - Q.now, Q.due1 - Q.wall, Q.lease - Q.now, Q.start0 - Q.now, Q.start1 - Q.wall, Q.keep - Q.now, Q.wake - Q.now, Q.keyed - Q.now)
+	if proving then next = min(next, 1000000) end
 	if next > NEVER / 2 then next = 0 else next = max(next, 1) end
 	local out = { OK .. pack('>BI8', more and 1 or 0, next), '' }
 	local entries = call('HSCAN', P .. 'O', 0, 'COUNT', 64)[2]

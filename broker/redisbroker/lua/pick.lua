@@ -59,6 +59,17 @@ function Pick.away(slots, c, l, gate, until_)
 	end
 end
 
+-- real reports whether a candidate is what it shows. One that stands where it
+-- should not is taken out of there.
+function Pick.real(c, l)
+	local h = l.head
+	if h and h.at == c.at and h.sq == c.sq then return true end
+	Stand.change(c.S, l, { at = c.at, sq = c.sq }, nil)
+	if h then Stand.prove((Lane.stand(l)), l, h) end
+	c.slot.stale = true
+	return false
+end
+
 -- next returns the lane that a claim of some tasks would serve first, and its
 -- first job, nil for none. As a claim does, it parks what is refused.
 function Pick.next(tasks)
@@ -67,10 +78,12 @@ function Pick.next(tasks)
 		local best = Pick.leaders(slots)
 		if not best then return nil end
 		local l = Lane.get(best.lane)
-		local first = Lane.first(l)
-		local gate, until_ = Gate.refuses(l, first)
-		if not gate then return l, first end
-		Pick.away(slots, best, l, gate, until_)
+		if Pick.real(best, l) then
+			local first = Lane.first(l)
+			local gate, until_ = Gate.refuses(l, first)
+			if not gate then return l, first end
+			Pick.away(slots, best, l, gate, until_)
+		end
 	end
 end
 

@@ -3,11 +3,6 @@
 
 local Q = { dirty = false }
 local QF = '>BI6I8i8I4I3I4I6I8I6I8I6I6I8I6I8I6I8I8I8I8I8I8I8I8I8I8I8I4'
-local QN = {
-	'version', 'seq', 'last', 'off', 'fix', 'tasks', 'flags',
-	'depth', 'bytes', 'ready', 'rbytes', 'high', 'tdepth', 'tbytes', 'tready', 'trbytes', 'revision',
-	'due0', 'due1', 'lease', 'start0', 'start1', 'keep', 'wake', 'keyed', 'watch', 'await', 'idle', 'parked',
-}
 local VERSION = 1
 
 -- The bits of flags.
@@ -18,18 +13,20 @@ function Q.load()
 	local s = call('GET', KEYS[1])
 	if not s then return UNKNOWN_QUEUE end
 	if string.byte(s) ~= VERSION then return NEWER end
-	local t = { unpack_(QF, s) }
-	for i = 1, #QN do Q[QN[i]] = t[i] end
-	local rest = string.sub(s, t[#QN + 1])
+	local i
+	Q.version, Q.seq, Q.last, Q.off, Q.fix, Q.tasks, Q.flags, Q.depth, Q.bytes, Q.ready, Q.rbytes, Q.high, Q.tdepth,
+	Q.tbytes, Q.tready, Q.trbytes, Q.revision, Q.due0, Q.due1, Q.lease, Q.start0, Q.start1, Q.keep, Q.wake, Q.keyed,
+	Q.watch, Q.await, Q.idle, Q.parked, i = unpack_(QF, s)
 	Q.ageing = 0
-	if rest ~= '' then Q.ageing = unpack_('>d', rest) end
+	if #s >= i then Q.ageing = unpack_('>d', s, i) end
 	return nil
 end
 
 function Q.save()
-	local t = {}
-	for i = 1, #QN do t[i] = Q[QN[i]] end
-	local s = pack(QF, unpack(t))
+	local s = pack(QF,
+		Q.version, Q.seq, Q.last, Q.off, Q.fix, Q.tasks, Q.flags, Q.depth, Q.bytes, Q.ready, Q.rbytes, Q.high, Q.tdepth,
+		Q.tbytes, Q.tready, Q.trbytes, Q.revision, Q.due0, Q.due1, Q.lease, Q.start0, Q.start1, Q.keep, Q.wake, Q.keyed,
+		Q.watch, Q.await, Q.idle, Q.parked)
 	if Q.ageing ~= 0 then s = s .. pack('>d', Q.ageing) end
 	call('SET', KEYS[1], s)
 end
@@ -67,9 +64,11 @@ function Q.passed() Q.last = Q.now end
 
 -- make makes the configuration of a new queue.
 function Q.make()
-	local zero = { version = VERSION }
-	for _, name in ipairs({ 'due0', 'due1', 'lease', 'start0', 'start1', 'keep', 'wake', 'keyed' }) do zero[name] = NEVER end
-	for i = 1, #QN do Q[QN[i]] = zero[QN[i]] or 0 end
-	Q.ageing = 0
+	Q.version, Q.ageing = VERSION, 0
+	for _, name in ipairs({
+		'seq', 'last', 'off', 'fix', 'tasks', 'flags', 'depth', 'bytes', 'ready', 'rbytes', 'high', 'tdepth', 'tbytes',
+		'tready', 'trbytes', 'revision', 'watch', 'await', 'idle', 'parked',
+	}) do Q[name] = 0 end
+	for _, name in ipairs({ 'due0', 'due1', 'lease', 'start0', 'start1', 'keep', 'wake', 'keyed' }) do Q[name] = NEVER end
 	Q.save()
 end

@@ -128,7 +128,7 @@ function Room.make(jobs)
 	end
 	for _, id in ipairs(dropped) do
 		local j = Job.load(id)
-		if j and j.state == READY then Life.final(j, CANCELLED, R.dropped, {}) end
+		if j and j.state == READY then Life.final(j, CANCELLED, R_dropped, {}) end
 	end
 	return nil
 end

@@ -81,14 +81,31 @@ function Stand.level(S, pb)
 			call('ZADD', bk, (unpack_('>I7', n)), string.sub(n, 8))
 		elseif n and Turn.service(pb, other) ~= service then
 			call('ZADD', ak, Turn.service(pb, other), n)
-		elseif m then
-			return candidate(S, pb, tenant)
-		elseif n then
-			return candidate(S, pb, other)
-		else
+		elseif not m and not n then
 			return nil
+		else
+			local c = candidate(S, pb, m and tenant or other)
+			if c then return c end
+			call('ZREM', m and bk or ak, m or n) -- it stands there without a lane
 		end
 	end
+end
+
+-- prove puts a lane right that has head h, wherever it is missing in its stand.
+-- It returns whether it was.
+function Stand.prove(S, l, h)
+	local base = P .. S
+	local ek = base .. 'e' .. l.pb .. l.tenant
+	local wrong = not call('ZSCORE', ek, h.sq .. l.id)
+	if wrong then call('ZADD', ek, h.at, h.sq .. l.id) end
+	local at, m = top(ek)
+	local sq = string.sub(m, 1, 6)
+	if not call('ZSCORE', base .. 'b' .. l.pb, sq .. l.tenant) and not call('ZSCORE', base .. 'a' .. l.pb, seven(at) .. sq .. l.tenant)
+		or Q.ageing ~= 0 and not call('ZSCORE', base .. 'g' .. l.pb, sq .. l.tenant) then
+		Stand.entrant(S, l.pb, l.tenant, at, sq, at, sq)
+		wrong = true
+	end
+	return call('ZADD', base .. 'v', 2147483648 - unpack_('>I4', l.pb), l.pb) == 1 or wrong
 end
 
 -- oldest is best with ageing: of each priority the tenant whose head was due
