@@ -20,14 +20,14 @@ import (
 // come. The client gives no other sign that tells a connection that could not
 // be made from one that was lost, through pools and deadlines.
 type mark struct {
-	key  string
+	key  []byte
 	sent atomic.Bool
 }
 
 // MarshalBinary is called when the command is written.
 func (m *mark) MarshalBinary() ([]byte, error) {
 	m.sent.Store(true)
-	return []byte(m.key), nil
+	return m.key, nil
 }
 
 type markKey struct{}
@@ -80,11 +80,10 @@ func (s *script) sum() string {
 	return sum
 }
 
-// attempt brings the calls to the server once. Its error is a *failure.
+// attempt brings the calls to the server once. Its error is a *failure. The
+// client's timeouts end it, on the whole within a few times Config.CallTimeout.
 func (n *network) attempt(ctx context.Context, s *script, queue string, calls [][]byte) ([][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.CallTimeout)
-	defer cancel()
-	k := n.names(queue)
+	k := n.of(queue)
 	m := &mark{key: k.absent}
 	args := make([]any, 0, 5+len(calls))
 	args = append(args, "evalsha", s.sum(), 2, k.config, m)

@@ -19,6 +19,8 @@ const (
 	// grace is how long a caller whose context ended waits for the outcome of a
 	// call that is on its way.
 	grace = 100 * time.Millisecond
+	// near is how fast a server answers that callers wait for themselves.
+	near = 5 * time.Millisecond
 
 	backoffLeast = 10 * time.Millisecond
 	backoffMost  = time.Second
@@ -32,7 +34,9 @@ type attempt func(ctx context.Context, s *script, queue string, calls [][]byte) 
 
 // gather makes runs of concurrent calls. Of one script and queue one run is in
 // flight at a time; what comes meanwhile travels with the next, all at once.
-// The first caller goes at once: there is no timer.
+// The first caller goes at once: there is no timer. As a rule it makes its run
+// itself, with the patience that it has for any outcome (grace), since handing
+// a call to another goroutine and back takes a third of a round trip.
 type gather struct {
 	attempt attempt
 	ctx     context.Context // ends when it is closed
@@ -41,8 +45,14 @@ type gather struct {
 
 	mu     sync.Mutex
 	lines  map[lineKey]*line
+	idle   []chan *line // leaders without a line: their stacks have grown already
 	closed bool
 }
+
+const (
+	mostIdle  = 8    // leaders that are kept
+	mostLines = 1000 // lines that are kept though nothing waits in them
+)
 
 type lineKey struct {
 	script *script
@@ -55,9 +65,11 @@ type line struct {
 	key     lineKey
 	waiting []*ask        // in the order in which they came
 	flight  []*ask        // travel now
+	calls   [][]byte      // of the flight; the leader's
 	land    func()        // ends the flight's attempt
 	leading bool          // a goroutine makes runs
 	last    int           // calls of the last run
+	took    time.Duration // of the last run that the server answered; 0 before
 	left    chan struct{} // told when a caller left and nobody waits
 }
 
@@ -93,9 +105,13 @@ func (g *gather) run(ctx context.Context, s *script, queue string, calls [][]byt
 		return nil, err
 	}
 	r := &request{answers: make([][]byte, len(calls)), open: len(calls), decided: make(chan struct{})}
-	l, err := g.add(r, lineKey{s, queue}, calls)
+	l, leads, err := g.add(r, lineKey{s, queue}, calls)
 	if err != nil {
 		return nil, err
+	}
+	if leads {
+		l.leadOnce()
+		g.leads.Done()
 	}
 	select {
 	case <-r.decided:
@@ -113,30 +129,65 @@ func (g *gather) run(ctx context.Context, s *script, queue string, calls [][]byt
 	return nil, r.err
 }
 
-// add puts a request's calls in line, and sees to it that somebody leads.
-func (g *gather) add(r *request, key lineKey, calls [][]byte) (*line, error) {
+// add puts a request's calls in line, and sees to it that somebody leads: the
+// caller, for one run, where the server is near.
+func (g *gather) add(r *request, key lineKey, calls [][]byte) (l *line, leads bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return nil, broker.ErrClosed
+		return nil, false, broker.ErrClosed
 	}
-	l := g.lines[key]
-	if l == nil {
+	if l = g.lines[key]; l == nil {
 		l = &line{g: g, key: key, left: make(chan struct{}, 1)}
 		g.lines[key] = l
 	}
+	all := make([]ask, len(calls))
 	for i, c := range calls {
-		weight := 1
+		all[i] = ask{of: r, index: i, call: c, weight: 1}
 		if key.script.weigh != nil {
-			weight = key.script.weigh(c)
+			all[i].weight = key.script.weigh(c)
 		}
-		l.waiting = append(l.waiting, &ask{of: r, index: i, call: c, weight: weight})
+		l.waiting = append(l.waiting, &all[i])
 	}
-	if !l.leading {
-		l.leading = true
-		g.leads.Go(l.lead)
+	if l.leading {
+		return l, false, nil
 	}
-	return l, nil
+	l.leading = true
+	if leads = l.took > 0 && l.took < near; leads {
+		g.leads.Add(1)
+	} else {
+		g.lead(l)
+	}
+	return l, leads, nil
+}
+
+// lead gives a line to a leader that is idle, or to a new one; mu is held.
+func (g *gather) lead(l *line) {
+	if n := len(g.idle); n > 0 {
+		g.idle[n-1] <- l
+		g.idle = g.idle[:n-1]
+		return
+	}
+	g.leads.Go(func() {
+		next := make(chan *line, 1)
+		for ; l != nil; l = <-next {
+			l.lead()
+			if !g.rest(next) {
+				return
+			}
+		}
+	})
+}
+
+// rest keeps a leader for the next line; nil, sent or not, ends it.
+func (g *gather) rest(next chan *line) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || len(g.idle) >= mostIdle {
+		return false
+	}
+	g.idle = append(g.idle, next)
+	return true
 }
 
 // leave takes back what is not on its way, waits a little for what is, and
@@ -214,25 +265,56 @@ func (l *line) landIfAllLeft() {
 
 // lead makes runs until nothing waits.
 func (l *line) lead() {
-	failed := 0
-	for {
-		l.muster()
-		ctx, batch := l.take()
-		if batch == nil {
+	for failed := 0; ; {
+		ran, repeat := l.run(0)
+		switch {
+		case !ran:
 			return
-		}
-		calls := make([][]byte, len(batch))
-		for i, a := range batch {
-			calls[i] = a.call
-		}
-		answers, err := l.g.attempt(ctx, l.key.script, l.key.queue, calls)
-		if l.settle(batch, answers, err) {
+		case repeat:
+			failed++
+			l.pause(backoff(failed))
+		default:
 			failed = 0
-			continue
 		}
-		failed++
-		l.pause(backoff(failed))
 	}
+}
+
+// leadOnce makes one run for a caller, and leaves what waits then to a leader.
+func (l *line) leadOnce() {
+	l.run(grace)
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	if len(l.waiting) > 0 {
+		l.g.lead(l)
+		return
+	}
+	l.rest()
+}
+
+// rest ends the lead; gather.mu is held.
+func (l *line) rest() {
+	l.leading = false
+	if len(l.g.lines) > mostLines {
+		delete(l.g.lines, l.key)
+	}
+}
+
+// run makes one run, with so much patience (0: as much as an attempt has). It
+// says whether there was one, and whether calls of it wait to be repeated.
+func (l *line) run(patience time.Duration) (ran, repeat bool) {
+	l.muster()
+	ctx, batch := l.take(patience)
+	if batch == nil {
+		return false, false
+	}
+	l.calls = l.calls[:0]
+	for _, a := range batch {
+		l.calls = append(l.calls, a.call)
+	}
+	began := time.Now()
+	answers, err := l.g.attempt(ctx, l.key.script, l.key.queue, l.calls)
+	clear(l.calls)
+	return true, l.settle(batch, answers, err, time.Since(began))
 }
 
 // backoff is how long to wait after so many failures: anything up to a bound
@@ -270,15 +352,14 @@ func (l *line) muster() {
 
 // take returns the calls of the next run, and its context; nil when nothing
 // waits, the lead being over then.
-func (l *line) take() (context.Context, []*ask) {
+func (l *line) take(patience time.Duration) (ctx context.Context, flight []*ask) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	l.dropLeft()
 	n := l.fit()
 	if n == 0 {
-		l.leading, l.land = false, nil
-		if l.last <= 1 {
-			delete(l.g.lines, l.key)
+		if patience == 0 {
+			l.rest()
 		}
 		return nil, nil
 	}
@@ -287,7 +368,7 @@ func (l *line) take() (context.Context, []*ask) {
 	default:
 	}
 	now := time.Now()
-	l.flight = append([]*ask(nil), l.waiting[:n]...)
+	l.flight = append(l.flight[:0], l.waiting[:n]...)
 	for _, a := range l.flight {
 		if a.first.IsZero() {
 			a.first = now
@@ -296,8 +377,11 @@ func (l *line) take() (context.Context, []*ask) {
 	rest := copy(l.waiting, l.waiting[n:])
 	clear(l.waiting[rest:])
 	l.waiting, l.last = l.waiting[:rest], n
-	ctx, land := context.WithCancel(l.g.ctx)
-	l.land = land
+	if patience > 0 {
+		ctx, l.land = context.WithTimeout(l.g.ctx, patience)
+	} else {
+		ctx, l.land = context.WithCancel(l.g.ctx)
+	}
 	return ctx, l.flight
 }
 
@@ -319,18 +403,24 @@ func (l *line) fit() int {
 }
 
 // settle gives the calls of a run their outcome, or puts them back at the head
-// of the line. It says whether there is nothing to repeat.
-func (l *line) settle(batch []*ask, answers [][]byte, err error) bool {
+// of the line. It says whether there is something to repeat.
+func (l *line) settle(batch []*ask, answers [][]byte, err error, took time.Duration) (repeat bool) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	l.land()
-	l.land, l.flight = nil, nil
+	l.land = nil
+	defer func() {
+		clear(l.flight)
+		l.flight = l.flight[:0]
+	}()
 	if err == nil {
 		for i, a := range batch {
 			a.answer(answers[i])
 		}
-		return true
+		l.took = max(took, 1)
+		return false
 	}
+	l.took = 0
 	f, ok := errors.AsType[*failure](err)
 	if !ok {
 		f = &failure{lost, err}
@@ -342,7 +432,7 @@ func (l *line) settle(batch []*ask, answers [][]byte, err error) bool {
 		}
 	}
 	l.waiting = append(again, l.waiting...)
-	return len(again) == 0
+	return len(again) > 0
 }
 
 // failed says whether the call is to be made again, or settles it. A refusal
@@ -408,6 +498,10 @@ func (g *gather) close() {
 		l.waiting = nil
 		l.dropLeft()
 	}
+	for _, next := range g.idle {
+		close(next)
+	}
+	g.idle = nil
 	g.mu.Unlock()
 	done := make(chan struct{})
 	go func() {

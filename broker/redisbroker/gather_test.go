@@ -18,11 +18,12 @@ import (
 
 // fakeServer answers each call with itself, or does what a test says.
 type fakeServer struct {
-	mu   sync.Mutex
-	runs [][]string
-	take time.Duration // of a run
-	deaf bool          // a context's end does not end a run
-	fail func(run int) error
+	mu    sync.Mutex
+	runs  [][]string
+	take  time.Duration   // of a run
+	takes []time.Duration // of the first runs
+	deaf  bool            // a context's end does not end a run
+	fail  func(run int) error
 }
 
 func (f *fakeServer) attempt(ctx context.Context, _ *script, _ string, calls [][]byte) ([][]byte, error) {
@@ -33,6 +34,9 @@ func (f *fakeServer) attempt(ctx context.Context, _ *script, _ string, calls [][
 	f.mu.Lock()
 	f.runs = append(f.runs, texts)
 	n, take, fail := len(f.runs), f.take, f.fail
+	if n <= len(f.takes) {
+		take = f.takes[n-1]
+	}
 	if f.deaf {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -254,6 +258,36 @@ func TestOneWhoLeavesEndsNoRunOfOthers(t *testing.T) {
 	})
 }
 
+// A server that has answered fast is near: the caller makes the run itself.
+func TestACallerWhoMakesItsRunItselfIsNotHeldUpByAServerThatStalls(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		stall   time.Duration // of the second run
+		timeout time.Duration // of the caller
+		after   time.Duration // it returns
+		unknown bool
+		runs    string
+	}{
+		{"it answers within the caller's patience", grace / 2, time.Hour, grace / 2, false, "a b"},
+		{"the run is made again with more patience", time.Hour, time.Hour, grace, false, "a b b"},
+		{"the caller's context has ended meanwhile", time.Hour, grace / 2, grace, true, "a b"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := &fakeServer{takes: []time.Duration{time.Millisecond, c.stall}}
+			bubble(t, f, func(t *testing.T, g *gather) {
+				<-asks(t.Context(), g, plain, "a")
+				ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+				defer cancel()
+				o := <-asks(ctx, g, plain, "b")
+				if o.after != c.after || errors.Is(o.err, broker.ErrUnknown) != c.unknown || !c.unknown && o.err != nil {
+					t.Errorf("after %s: %v", o.after, o.err)
+				}
+				wantRuns(t, f, strings.Fields(c.runs)...)
+			})
+		})
+	}
+}
+
 func TestALostReplyIsRepeatedUntilThereIsOne(t *testing.T) {
 	f := &fakeServer{fail: func(run int) error {
 		switch run {
@@ -351,8 +385,10 @@ func TestACallThatWaitsToBeRepeatedEndsWithItsContext(t *testing.T) {
 				synctest.Wait()
 				g.mu.Lock()
 				defer g.mu.Unlock()
-				if len(g.lines) != 0 {
-					t.Error("somebody still leads for a caller who has left")
+				for _, l := range g.lines {
+					if l.leading {
+						t.Error("somebody still leads for a caller who has left")
+					}
 				}
 			})
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ type network struct {
 	client redis.UniversalClient
 	cfg    Config // without zero values
 	names  func(queue string) names
+	keys   sync.Map // queue → *keys
 	runs   *gather
 	ears   *ears
 	wires  wires
@@ -75,6 +77,23 @@ func (n *network) firstPromise(ctx context.Context) (promise, error) {
 	}
 }
 
+// keys are the first two of a queue, as they are sent.
+type keys struct {
+	config string
+	absent []byte
+}
+
+// of returns the keys of a queue.
+func (n *network) of(queue string) *keys {
+	if k, ok := n.keys.Load(queue); ok {
+		return k.(*keys)
+	}
+	names := n.names(queue)
+	k := &keys{names.config, []byte(names.absent)}
+	n.keys.Store(queue, k)
+	return k
+}
+
 func (n *network) run(ctx context.Context, s *script, queue string, calls [][]byte) ([][]byte, error) {
 	return n.runs.run(ctx, s, queue, calls)
 }
@@ -90,6 +109,9 @@ func (n *network) close() error {
 	err := n.client.Close()
 	n.runs.leads.Wait()
 	n.wg.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil // cut before
+	}
 	return err
 }
 

@@ -425,17 +425,12 @@ func TestAServerOutOfConnectionsIsWaitedFor(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	n := connect(t, s.URL(), Config{})
 	s.Must("CONFIG", "SET", "maxclients", 2)
-	one, err := redistest.Dial(s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := admitted(t, s)
 	if _, err := one.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"); err != nil {
 		t.Fatal(err)
 	}
-	two, err := redistest.Dial(s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	defer func() { _ = one.Close() }() // nobody collects it before
+	two := admitted(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if err := put(ctx, n, "a"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broker.ErrUnknown) {
@@ -445,6 +440,24 @@ func TestAServerOutOfConnectionsIsWaitedFor(t *testing.T) {
 	if err := put(t.Context(), n, "b"); err != nil {
 		t.Error(err)
 	}
+}
+
+// admitted returns a connection that the server serves: one that was closed
+// before may still count for a moment.
+func admitted(t *testing.T, s *redistest.Server) *redistest.Conn {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		c, err := redistest.Dial(s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = c.Do("PING"); err == nil {
+			return c
+		}
+		_ = c.Close()
+	}
+	t.Fatal("the server admits nobody")
+	return nil
 }
 
 func TestABusyServerIsWaitedFor(t *testing.T) {

@@ -212,10 +212,11 @@ local function due()
 	return max(next, 1)
 end
 
--- again lists the leases of a claim made before that are still valid.
+-- again lists the leases of a claim made before that are still valid: behind
+-- whether there was more, id and token of each.
 local function again(was)
 	local jobs = {}
-	for i = 1, #was, 24 do
+	for i = 2, #was, 24 do
 		local id, token = unpack_('>c16I8', was, i)
 		local j = Job.load(id)
 		if j and j.state == LEASED and j.token == token and j.expires > Q.now then jobs[#jobs + 1] = Job.show(j) end
@@ -257,7 +258,7 @@ local function claim(arg)
 	local id, flags, ttl, wait, waiter, n, i
 	id, flags, c.most, c.bytes, ttl, wait, waiter, c.worker, n, i = unpack_('>c16BI4I4I8I8c16I2c0I2', arg)
 	local was = Calls.get(id)
-	if was and (was ~= '' or band(flags, PAST) == 0) then return answer(false, again(was)) end
+	if was and (was ~= '' or band(flags, PAST) == 0) then return answer(string.byte(was) == 1, again(was)) end
 	local more = Life.promote(200)
 	more = Life.expired(100) or more
 	Gate.rouse()
@@ -269,7 +270,7 @@ local function claim(arg)
 		if c.n > 0 then
 			Q.lease = min(Q.lease, c.expires)
 			rest(tasks, c.served)
-			Calls.keep(id, table.concat(c.keep))
+			Calls.keep(id, (more and '\1' or '\0') .. table.concat(c.keep))
 		end
 	end
 	if c.n == 0 then
