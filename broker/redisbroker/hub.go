@@ -43,6 +43,14 @@ func (w *waiter) ring() {
 	}
 }
 
+// hush forgets that it was told: it is about to look.
+func (w *waiter) hush() {
+	select {
+	case <-w.bell:
+	default:
+	}
+}
+
 // wait returns when it is told, or d is over; else why it ends.
 func (w *waiter) wait(ctx context.Context, b *Broker, d time.Duration) error {
 	timer := time.NewTimer(d)
@@ -212,6 +220,7 @@ func (b *Broker) Await(ctx context.Context, refs []broker.Ref, wait time.Duratio
 	}
 	b.hub.finals(w, refs)
 	for {
+		w.hush()
 		ended, err := b.ended(ctx, refs, 2*pollEvery)
 		left := time.Until(deadline)
 		if err != nil || len(ended) > 0 || left <= 0 {
