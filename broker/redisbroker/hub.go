@@ -157,7 +157,7 @@ func (h *hub) tap(queue string) *tap {
 // heard passes on a message; nil says that some may have been missed.
 func (h *hub) heard(queue string, e *tap, message []byte) {
 	if message == nil {
-		e.once.Do(func() { close(e.ready) })
+		defer e.once.Do(func() { close(e.ready) }) // after all were told who wait by now
 		message = []byte("a")
 	}
 	h.mu.Lock()
