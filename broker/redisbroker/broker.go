@@ -141,15 +141,7 @@ func (b *Broker) Enqueue(ctx context.Context, c broker.Call, queue string, jobs 
 	if err := b.alive(ctx); err != nil {
 		return nil, err
 	}
-	made := false // the answer has ids that nobody else knows
-	p := newPacker(c.ID).u8(0).u32(len(jobs))
-	for i := range jobs {
-		made = made || jobs[i].ID.IsZero()
-		p = p.job(&jobs[i])
-	}
-	if made {
-		p[16] = 1
-	}
+	p := newPacker(c.ID).jobs(jobs)
 	u, err := b.change(ctx, b.s.enqueue, queue, p)
 	if err != nil {
 		return nil, err
@@ -159,6 +151,37 @@ func (b *Broker) Enqueue(ctx context.Context, c broker.Call, queue string, jobs 
 		answers[i] = u.enqueued()
 	}
 	return answers, u.err
+}
+
+// Flags of an enqueue; see lua/enqueue.lua.
+const (
+	enqueueWhole = 1 << iota // the answer has ids that nobody else knows
+	enqueuePlain
+)
+
+// jobs packs the jobs of an enqueue.
+func (p packer) jobs(jobs []broker.NewJob) packer {
+	flags := byte(enqueuePlain)
+	for i := range jobs {
+		if jobs[i].ID.IsZero() {
+			flags |= enqueueWhole
+		}
+		if !isPlain(&jobs[i]) {
+			flags &^= enqueuePlain
+		}
+	}
+	if flags&enqueueWhole != 0 {
+		flags = enqueueWhole
+	}
+	p = p.u8(flags).u32(len(jobs))
+	for i := range jobs {
+		if flags&enqueuePlain != 0 {
+			p = p.plain(&jobs[i])
+		} else {
+			p = p.job(&jobs[i])
+		}
+	}
+	return p
 }
 
 func (u *unpacker) enqueued() broker.Enqueued {

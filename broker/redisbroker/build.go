@@ -125,6 +125,18 @@ func join(parts []string, source func(part string) string) string {
 			define.WriteString(text)
 		}
 	}
-	last := b.part(source(parts[len(parts)-1]), true)
-	return "local " + strings.Join(b.names, ", ") + "\nlocal function define()\n" + define.String() + "end\ndefine()\nlocal function main()\n" + last + "end\nreturn main()\n"
+	name := parts[len(parts)-1]
+	last := b.part(source(name), true)
+	return "local " + strings.Join(b.names, ", ") + "\nlocal function define()\n" + define.String() + "end\n" +
+		b.fast(name, source) + "define()\nlocal function main()\n" + last + "end\nreturn main()\n"
+}
+
+// fast is what a script tries before it defines its parts, "" for most.
+func (b *builder) fast(name string, source func(part string) string) string {
+	if name != "enqueue" {
+		return ""
+	}
+	text := b.part(source("fast"), true)
+	head, rest, _ := strings.Cut(text, "\n") // short names, which the clock needs, too
+	return "do\n" + head + "\n" + b.part(source("time"), true) + rest + "local answers = fast()\nif answers then return answers end\nend\n"
 }

@@ -66,6 +66,7 @@ func (l *claimLook) wait(ctx context.Context, deadline time.Time) (broker.Claime
 		if err := b.hub.listen(ctx, l.waiter, queues, l.r.Queues == nil); err != nil {
 			return broker.Claimed{}, err
 		}
+		l.waiter.hush()
 		got, err := l.from(ctx, queues)
 		left := time.Until(deadline)
 		if err != nil || len(got.Leases) > 0 || left <= 0 {

@@ -43,6 +43,14 @@ func (w *waiter) ring() {
 	}
 }
 
+// hush forgets that it was told: it is about to look.
+func (w *waiter) hush() {
+	select {
+	case <-w.bell:
+	default:
+	}
+}
+
 // wait returns when it is told, or d is over; else why it ends.
 func (w *waiter) wait(ctx context.Context, b *Broker, d time.Duration) error {
 	timer := time.NewTimer(d)
@@ -149,7 +157,7 @@ func (h *hub) tap(queue string) *tap {
 // heard passes on a message; nil says that some may have been missed.
 func (h *hub) heard(queue string, e *tap, message []byte) {
 	if message == nil {
-		e.once.Do(func() { close(e.ready) })
+		defer e.once.Do(func() { close(e.ready) }) // after all were told who wait by now
 		message = []byte("a")
 	}
 	h.mu.Lock()
@@ -212,6 +220,7 @@ func (b *Broker) Await(ctx context.Context, refs []broker.Ref, wait time.Duratio
 	}
 	b.hub.finals(w, refs)
 	for {
+		w.hush()
 		ended, err := b.ended(ctx, refs, 2*pollEvery)
 		left := time.Until(deadline)
 		if err != nil || len(ended) > 0 || left <= 0 {

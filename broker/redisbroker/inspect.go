@@ -95,7 +95,7 @@ func checkFilter(f *broker.Filter) error {
 }
 
 // examineOnce is how many records one script looks at.
-const examineOnce = 1000
+const examineOnce = 500
 
 // List implements broker.Inspector.
 func (b *Broker) List(ctx context.Context, f broker.Filter, cursor string, n int) (page broker.Page, err error) {
@@ -182,7 +182,10 @@ func (u *unpacker) counts(queue string) (rows []broker.Count) {
 	return rows
 }
 
-// Apply implements broker.Broker. One step changes at most 256 jobs.
+// changeOnce is how many jobs one step of a command changes.
+const changeOnce = 128
+
+// Apply implements broker.Broker. One step changes at most 128 jobs.
 func (b *Broker) Apply(ctx context.Context, c broker.Call, cmd broker.Command) (step broker.Step, err error) {
 	if err := jobstate.CheckCommand(&cmd); err != nil {
 		return step, err
@@ -206,10 +209,7 @@ func (b *Broker) Apply(ctx context.Context, c broker.Call, cmd broker.Command) (
 	if len(cmd.Filter.States) > 0 && bits == 0 {
 		return step, nil
 	}
-	limit := min(cmd.Limit, maxBatch)
-	if limit == 0 {
-		limit = maxBatch
-	}
+	limit := min(cmp.Or(cmd.Limit, changeOnce), changeOnce)
 	p := newPacker(c.ID).u8(byte(cmd.Kind)).u8(byte(bits)).u32(limit).u32(examineOnce).u8(state).u64(int64(at.at)).u48(at.seq)
 	run := b.call
 	if cmd.Kind == broker.PauseQueue {

@@ -1,6 +1,7 @@
 package redisbroker
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -105,10 +106,7 @@ func (p packer) job(n *broker.NewJob) packer {
 	default:
 		p = p.u8(0).u64(0)
 	}
-	most := n.MaxAttempts
-	if most == 0 {
-		most = broker.DefaultMaxAttempts
-	}
+	most := cmp.Or(n.MaxAttempts, broker.DefaultMaxAttempts)
 	var digest [sha256.Size]byte
 	if n.Key != "" {
 		digest = sha256.Sum256(n.Payload)
@@ -118,6 +116,27 @@ func (p packer) job(n *broker.NewJob) packer {
 	p = p.str(n.Task).str(n.Tenant).str(n.Group).str(n.Key).id(broker.ID(digest[:16]))
 	p = p.ext(n, digest[:16])
 	return p.body(n)
+}
+
+// isPlain reports whether a job is ready at once and has nothing but a new id, a
+// task and a body.
+func isPlain(n *broker.NewJob) bool {
+	return n.HasNewID() && n.Priority == 0 && n.Delay == 0 && n.At.IsZero() && n.Tenant == "" && n.Group == "" && !n.Ordered && n.Key == "" &&
+		n.StartWithin == 0 && n.Retain == 0 && n.BatchSize == 0 && n.Batch.IsZero()
+}
+
+// plain packs a plain job as lua/enqueue.lua reads it: with the end of its header.
+func (p packer) plain(n *broker.NewJob) packer {
+	most := cmp.Or(n.MaxAttempts, broker.DefaultMaxAttempts)
+	p = p.id(n.ID).str(n.Task)
+	at := len(p)
+	p = p.u32(0).u32(most).u32(0).u32(0).u32(storedBytes(n))
+	p = p.body(n)
+	// The body's own length goes: what stands before it is counted, too.
+	head := at + 4 + 16
+	p = append(p[:head], p[head+4:]...)
+	binary.BigEndian.PutUint32(p[at:], uint32(len(p)-at-4))
+	return p
 }
 
 // storedBytes is what a capacity counts of a job.

@@ -3,23 +3,10 @@ package redisbroker
 import (
 	"context"
 	"encoding/binary"
-	"math/bits"
 	"time"
 
 	"github.com/spoolq/spool/broker"
 )
-
-// span packs how long n claims of a rate take: microseconds, and parts of one,
-// 1000 × count of which are one.
-func (p packer) span(n int64, l *broker.Limit) packer {
-	if l.Count == 0 {
-		return p.u64(0).u64(0)
-	}
-	unit := uint64(l.Count) * 1000
-	hi, lo := bits.Mul64(uint64(n), uint64(l.Every))
-	us, part := bits.Div64(hi, lo, unit)
-	return p.u64(int64(us)).u64(int64(part))
-}
 
 // cursorBytes is a schedule's cursor as it is kept: nanoseconds since 1970.
 func cursorBytes(at time.Time) (b [8]byte) {

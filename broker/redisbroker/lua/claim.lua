@@ -14,7 +14,7 @@ local EXAMINE = 200 -- lanes that one claim may find blocked
 -- in place of taking it apart. It returns whether it did.
 local function quick(c, id, member, s)
 	local state, flags = unpack_('>BI2', s)
-	if state < READY * 32 or state >= LEASED * 32 or flags ~= 0 or string.sub(s, 79, 80) ~= '\0\0' then return false end
+	if state < READY * 32 or state >= LEASED * 32 or flags ~= 0 and flags ~= APART or string.sub(s, 79, 80) ~= '\0\0' then return false end
 	local token, attempts = unpack_('>I7I4', s, 58)
 	local seq = Q.next()
 	local sq = pack('>I6', seq)
@@ -22,6 +22,7 @@ local function quick(c, id, member, s)
 	local head = c.front .. string.sub(s, 4, 23) .. sq .. string.sub(s, 30, 36) .. c.times .. pack('>I7I4', token, attempts + 1) ..
 		string.sub(s, 69, 84)
 	call('SETRANGE', P .. 'j' .. id, 0, head)
+	if flags == APART then c.apart[string.sub(s, 24, 29) .. id] = false end
 	c.listed[sq .. id] = Q.now
 	c.leases[id] = c.expires
 	c.workers[id] = c.worker
@@ -40,6 +41,7 @@ local function prepare(c, l)
 	local now = pack('>I7', Q.now)
 	c.times = now .. now .. pack('>I7', c.expires)
 	c.names = str(Task.named(l.task)) .. str(c.worker) .. '\0\0'
+	c.apart = Buf.set(P .. 'L2')
 	c.listed, c.leases, c.workers = Buf.set(P .. 'L3'), Buf.set(P .. 'e'), Buf.fields(P .. 'w')
 	c.passed, c.size = {}, 0
 end
@@ -49,7 +51,8 @@ local function account(c, l)
 	local n = #c.passed
 	if n == 0 then return end
 	many('ZREM', l.key, c.passed)
-	l.dirty, l.stale = true, true
+	Lane.touch(l)
+	l.stale = true
 	local count = Count.task(l.task)
 	count[READY], count[LEASED], count[CLAIMED] = count[READY] - n, count[LEASED] + n, count[CLAIMED] + n
 	Load.idle_many(l.tenant, n, c.size)
@@ -116,7 +119,8 @@ local function take(l, c, n, at, sq, free)
 		Lane.flush()
 		return
 	end
-	local r = call('ZRANGE', l.key, 0, n - 1, 'WITHSCORES')
+	local r = { l.head.sq .. l.head.id, l.head.at }
+	if n > 1 then r = call('ZRANGE', l.key, 0, n - 1, 'WITHSCORES') end
 	local ids, keys, members = {}, {}, {}
 	for i = 1, #r, 2 do
 		local m, place = r[i], tonumber(r[i + 1])
@@ -156,9 +160,13 @@ local function pick(tasks, c)
 		else
 			local n, at, sq = 1, nil, nil
 			local free = not l.ordered and Gate.of(l.task) == NONE
-			if free and Pick.alone(slots, best) then
-				n = min(c.most - c.n, 64)
-				if second and second.pb == best.pb then at, sq = second.at, second.sq end
+			if free and not c.shared[best.pb] then
+				if Pick.alone(slots, best) then
+					n = min(c.most - c.n, 64)
+					if second and second.pb == best.pb then at, sq = second.at, second.sq end
+				else
+					c.shared[best.pb] = true -- so it stays while this claim lasts, or costs little
+				end
 			end
 			local parked = Q.parked
 			take(l, c, n, at, sq, free)
@@ -188,7 +196,7 @@ end
 local function rest(tasks, served)
 	local known, some
 	for pb in pairs(served) do
-		local busy = call('EXISTS', P .. 'h' .. pb) == 1
+		local busy = Lane.busy(pb)
 		if busy and not known then known, some = true, waits(tasks) end
 		if not busy or not some then Turn.forget(pb, busy) end
 	end
@@ -198,6 +206,7 @@ end
 local function due()
 	if Q.due0 < NEVER then Q.due0 = Life.bound('d0') end
 	if Q.due1 < NEVER then Q.due1 = Life.bound('d1') end
+	if Q.wake < NEVER then Q.wake = Life.bound('W') end
 	local next = min(Q.due0 - Q.now, Q.due1 - Q.wall, Q.wake - Q.now)
 	if next > NEVER / 2 or Q.is(PAUSED) then return 0 end
 	return max(next, 1)
@@ -245,7 +254,7 @@ local function wait_for(arg, i, n, waiter, wait)
 end
 
 local function claim(arg)
-	local c = { n = 0, out = {}, keep = {}, served = {} }
+	local c = { n = 0, out = {}, keep = {}, served = {}, shared = {} }
 	local id, flags, ttl, wait, waiter, n, i
 	id, flags, c.most, c.bytes, ttl, wait, waiter, c.worker, n, i = unpack_('>c16BI4I4I8I8c16I2c0I2', arg)
 	local was = Calls.get(id)

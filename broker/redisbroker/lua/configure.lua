@@ -50,6 +50,7 @@ local function age(step)
 	Lane.flush()
 	local lanes = {}
 	for _, pb in ipairs(call('ZRANGE', P .. 'r', 0, -1)) do
+		Buf.one(P .. 'h' .. pb)
 		for _, m in ipairs(call('ZRANGE', P .. 'h' .. pb, 0, -1)) do lanes[#lanes + 1] = Lane.get(string.sub(m, 7)) end
 	end
 	for _, l in ipairs(lanes) do Stand.change((Lane.stand(l)), l, l.stood, nil) end

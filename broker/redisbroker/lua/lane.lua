@@ -3,7 +3,7 @@
 -- it has any it stands among the open lanes of its task, or where a gate has
 -- parked it (hash Y: lane to gate). Sorted sets h and priority: all lanes by head.
 
-local Lane = { of = {} }
+local Lane = { of = {}, todo = {} }
 
 -- id names a lane: task, priority, whether it is ordered, tenant and group.
 function Lane.name(j)
@@ -31,19 +31,26 @@ function Lane.read(l)
 	l.head = at and { at = at, sq = string.sub(m, 1, 6), id = string.sub(m, 7) }
 end
 
+-- touch notes that the jobs of a lane change.
+function Lane.touch(l)
+	if l.dirty then return end
+	l.dirty = true
+	Lane.todo[#Lane.todo + 1] = l
+end
+
 function Lane.add(l, at, seq, id)
 	local sq = pack('>I6', seq)
 	Buf.zset(l.key, sq .. id, at)
 	local h = l.head
 	if not h or at < h.at or at == h.at and sq < h.sq then l.head = { at = at, sq = sq, id = id } end
-	l.dirty = true
+	Lane.touch(l)
 end
 
 function Lane.del(l, at, seq, id)
 	local sq = pack('>I6', seq)
 	Buf.zset(l.key, sq .. id, false)
 	if l.head and l.head.sq == sq then l.stale = true end
-	l.dirty = true
+	Lane.touch(l)
 end
 
 -- stand returns where a lane that has a head stands.
@@ -52,6 +59,12 @@ function Lane.stand(l)
 	if l.gate == nil then l.gate = call('HGET', P .. 'Y', l.id) end
 	if l.gate then return Gate.stand(l.gate, l.task), l.gate end
 	return 'o' .. l.task, nil
+end
+
+-- busy reports whether any lane of a priority has jobs.
+function Lane.busy(pb)
+	Buf.one(P .. 'h' .. pb)
+	return call('EXISTS', P .. 'h' .. pb) == 1
 end
 
 -- settle puts a lane right whose jobs changed.
@@ -65,11 +78,12 @@ function Lane.settle(l)
 	if old == new or old and new and old.sq == new.sq and old.at == new.at then return end
 	l.stood = new
 	local hk = P .. 'h' .. l.pb
-	if old then call('ZREM', hk, old.sq .. l.id) end
+	local heads = Buf.set(hk)
+	if old then heads[old.sq .. l.id] = false end
 	if new then
-		call('ZADD', hk, new.at, new.sq .. l.id)
+		heads[new.sq .. l.id] = new.at
 		if not old then call('ZADD', P .. 'r', 2147483648 - l.prio, l.pb) end
-	elseif call('EXISTS', hk) == 0 then
+	elseif not Lane.busy(l.pb) then
 		call('ZREM', P .. 'r', l.pb)
 	end
 	local S, gate = Lane.stand(l)
@@ -87,7 +101,10 @@ end
 
 -- flush puts all lanes right. A claim does it before it looks.
 function Lane.flush()
-	for _, l in pairs(Lane.of) do Lane.settle(l) end
+	local todo = Lane.todo
+	if #todo == 0 then return end
+	Lane.todo = {}
+	for _, l in ipairs(todo) do Lane.settle(l) end
 end
 
 -- first returns the id of the job that is claimed first of a lane: the one that
@@ -108,5 +125,6 @@ function Lane.strip(l, id)
 	for _, m in ipairs(call('ZRANGE', l.key, 0, -1)) do
 		if string.sub(m, 7) == id then call('ZREM', l.key, m) end
 	end
-	l.dirty, l.stale = true, true
+	Lane.touch(l)
+	l.stale = true
 end

@@ -97,7 +97,8 @@ function Pick.alone(slots, c)
 		if call('ZCARD', P .. c.S .. 'v') > 1 then return false end
 	end
 	for _, s in ipairs(slots) do
-		if s.c and s.c ~= c and s.c.pb == c.pb and s.c.tenant ~= c.tenant then return false end
+		local o = s.c
+		if o and o ~= c and o.pb == c.pb and (o.tenant ~= c.tenant or Stand.tenants(o.S, o.pb) > 1) then return false end
 	end
 	return Stand.single(c.S, c.pb, c.tenant)
 end

@@ -60,6 +60,7 @@ local function lane(l)
 	local h = l.head
 	if not h then return end
 	local hk = 'h' .. l.pb
+	Buf.one(P .. hk)
 	want(hk, h.sq .. l.id, h.at)
 	want('r', l.pb, 2147483648 - l.prio)
 	local S = Lane.stand(l)

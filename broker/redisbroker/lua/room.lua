@@ -25,6 +25,7 @@ local function over(c, jobs, bytes) return c[1] > 0 and jobs > c[1] or c[2] > 0 
 local function walks(tenant)
 	local list = {}
 	for _, pb in ipairs(call('ZREVRANGE', P .. 'r', 0, -1)) do
+		Buf.one(P .. 'h' .. pb)
 		for _, m in ipairs(call('ZRANGE', P .. 'h' .. pb, 0, -1)) do
 			local l = Lane.get(string.sub(m, 7))
 			if not tenant or l.tenant == tenant then

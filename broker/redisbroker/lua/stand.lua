@@ -76,7 +76,7 @@ function Stand.level(S, pb)
 		if m and Turn.service(pb, tenant) > now then
 			call('ZREM', bk, m)
 			call('ZADD', ak, Turn.service(pb, tenant), seven(at) .. m)
-		elseif n and Turn.service(pb, other) <= now then
+		elseif n and Turn.service(pb, other) < now then
 			call('ZREM', ak, n)
 			call('ZADD', bk, (unpack_('>I7', n)), string.sub(n, 8))
 		elseif n and Turn.service(pb, other) ~= service then
@@ -84,9 +84,15 @@ function Stand.level(S, pb)
 		elseif not m and not n then
 			return nil
 		else
-			local c = candidate(S, pb, m and tenant or other)
+			-- Those whose service is just now are alike on both sides: the earlier head.
+			local b = m ~= nil
+			if m and n and service == now then
+				local oat = unpack_('>I7', n)
+				b = at < oat or at == oat and m < string.sub(n, 8)
+			end
+			local c = candidate(S, pb, b and tenant or other)
 			if c then return c end
-			call('ZREM', m and bk or ak, m or n) -- it stands there without a lane
+			call('ZREM', b and bk or ak, b and m or n) -- it stands there without a lane
 		end
 	end
 end
@@ -139,8 +145,10 @@ function Stand.best(S)
 	end
 end
 
+-- tenants is how many stand at a priority.
+function Stand.tenants(S, pb) return call('ZCARD', P .. S .. 'b' .. pb) + call('ZCARD', P .. S .. 'a' .. pb) end
+
 -- single reports whether one lane alone stands at a priority.
 function Stand.single(S, pb, tenant)
-	local base = P .. S
-	return call('ZCARD', base .. 'b' .. pb) + call('ZCARD', base .. 'a' .. pb) == 1 and call('ZCARD', base .. 'e' .. pb .. tenant) == 1
+	return Stand.tenants(S, pb) == 1 and call('ZCARD', P .. S .. 'e' .. pb .. tenant) == 1
 end
