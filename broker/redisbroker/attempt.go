@@ -115,7 +115,7 @@ func (n *network) send(ctx context.Context, s *script, m *mark, args []any) (*re
 	cmd := redis.NewCmd(ctx, args...)
 	cmd.SetFirstKeyPos(3)
 	var err error
-	if s.writes && n.waits() {
+	if s.durable && n.waits() {
 		err = n.sendAndWait(ctx, cmd)
 	} else {
 		err = n.client.Process(ctx, cmd)

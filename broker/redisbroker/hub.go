@@ -252,7 +252,7 @@ func (h *hub) finals(w *waiter, refs []broker.Ref) {
 // ended returns those of the jobs that are final or unknown. The others are
 // watched for some time, when that is above 0.
 func (b *Broker) ended(ctx context.Context, refs []broker.Ref, watched time.Duration) (ended []broker.Job, err error) {
-	jobs, err := b.get(ctx, refs, watched)
+	jobs, err := b.get(ctx, b.s.ended, refs, watched)
 	if err != nil {
 		return nil, err
 	}

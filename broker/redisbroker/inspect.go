@@ -16,11 +16,11 @@ import (
 
 // Get implements broker.Inspector.
 func (b *Broker) Get(ctx context.Context, refs []broker.Ref) ([]broker.Job, error) {
-	return b.get(ctx, refs, 0)
+	return b.get(ctx, b.s.get, refs, 0)
 }
 
 // get reads jobs; with watched above 0 their queues tell of their ends for so long.
-func (b *Broker) get(ctx context.Context, refs []broker.Ref, watched time.Duration) ([]broker.Job, error) {
+func (b *Broker) get(ctx context.Context, s *script, refs []broker.Ref, watched time.Duration) ([]broker.Job, error) {
 	if err := b.alive(ctx); err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (b *Broker) get(ctx context.Context, refs []broker.Ref, watched time.Durati
 			for _, i := range part {
 				p = p.id(refs[i].ID)
 			}
-			u, err := b.call(ctx, b.s.get, queue, p)
+			u, err := b.call(ctx, s, queue, p)
 			if errors.Is(err, errNoQueue) {
 				continue
 			} else if err != nil {

@@ -22,7 +22,7 @@ const (
 // scripts are the transitions, as a broker runs them.
 type scripts struct {
 	enqueue, claim, settle, extend, get, list, apply, counts, tick, settings, configure,
-	maintain, outbox, deliver, worker, registry, held, explain, idle *script
+	maintain, outbox, deliver, worker, registry, held, explain, idle, ended *script
 }
 
 // usualScripts are those that a broker runs: they are made once.
@@ -42,11 +42,11 @@ func newScripts(clock string) *scripts {
 			}
 			return string(text)
 		})
-		return &script{name: name, source: "#!lua" + flags + "\n" + source, writes: true, most: most, weigh: weigh}
+		return &script{name: name, source: "#!lua" + flags + "\n" + source, most: most, weigh: weigh}
 	}
 	// What ends, keeps or reads what is there passes at the memory limit, too.
 	const passes = " flags=allow-oom"
-	return &scripts{
+	all := &scripts{
 		enqueue:   make("enqueue", partsAdd+" room", "", 256, weighAt(17)),
 		claim:     make("claim", partsClaim, passes, 256, weighAt(17)),
 		settle:    make("settle", partsAdd, passes, 256, weighAt(16)),
@@ -66,7 +66,14 @@ func newScripts(clock string) *scripts {
 		held:      make("held", partsAll, passes, 1, nil),
 		explain:   make("explain", partsWalk+" pick", passes, 1, nil),
 		idle:      make("idle", partsAll, passes, 64, nil),
+		ended:     make("get", partsAll, passes, 256, weighAt(24)),
 	}
+	// What these answer is acknowledged; a claim may be forgotten, and a reader
+	// only looks.
+	for _, s := range []*script{all.enqueue, all.settle, all.apply, all.tick, all.configure, all.deliver, all.ended} {
+		s.durable = true
+	}
+	return all
 }
 
 // weighAt weighs a call by the number that it has at a place.

@@ -12,7 +12,9 @@ import (
 type script struct {
 	name   string // of its file, for errors and counts
 	source string
-	writes bool // false: it may run on a replica, and at the memory limit
+	// durable says that an answer is a promise: it waits for whom
+	// Config.WaitReplicas and WaitDisk name.
+	durable bool
 
 	// most bounds the weight of the calls that travel together, so that one run
 	// stays under about 4 ms; 0 means 256. weigh says what a call weighs, as a

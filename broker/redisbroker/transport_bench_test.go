@@ -13,7 +13,7 @@ import (
 )
 
 // plainPush is about the least that a transition does: a write for each call.
-var plainPush = &script{name: "push", writes: true, source: "#!lua\nfor i = 1, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end\nreturn ARGV"}
+var plainPush = &script{name: "push", durable: true, source: "#!lua\nfor i = 1, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end\nreturn ARGV"}
 
 // BenchmarkRun measures calls of a small script through the transport beside
 // the same script called through the client alone.

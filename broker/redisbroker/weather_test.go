@@ -19,7 +19,7 @@ import (
 
 // keep is a transition that a test can judge: it appends each call to a list
 // once, however often it is repeated, and publishes it.
-var keep = &script{name: "keep", writes: true, source: `#!lua
+var keep = &script{name: "keep", durable: true, source: `#!lua
 local log, answers = KEYS[1] .. ':log', {}
 for i, call in ipairs(ARGV) do
   local place = redis.call('HGET', KEYS[1], call)
@@ -339,7 +339,7 @@ func TestAFullMemoryRefusesWhatGrowsAndLetsPassWhatMay(t *testing.T) {
 	if err := put(t.Context(), n, "full"); !errors.Is(err, broker.ErrFull) {
 		t.Errorf("at the memory's limit: %v, want ErrFull", err)
 	}
-	passes := &script{name: "passes", writes: true, source: "#!lua flags=allow-oom\nredis.call('SET', KEYS[1] .. ':x', '1')\nreturn ARGV"}
+	passes := &script{name: "passes", durable: true, source: "#!lua flags=allow-oom\nredis.call('SET', KEYS[1] .. ':x', '1')\nreturn ARGV"}
 	if _, err := n.run(t.Context(), passes, "q", [][]byte{[]byte("x")}); err != nil {
 		t.Errorf("a script that may pass the limit: %v", err)
 	}

@@ -90,3 +90,50 @@ func TestABrokerThatCannotBeIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestTheCommandsWorkOnAServer: one life of jobs, by the command line alone.
+func TestTheCommandsWorkOnAServer(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{Persistence: redistest.Always, Args: []string{"--requirepass", "hu5h"}})
+	t.Setenv("SPOOL_BROKER", s.URL()+"?namespace=shop")
+	t.Setenv(passwordEnv, "hu5h")
+	ok := func(args ...string) string {
+		t.Helper()
+		r := spoolWith(args...)
+		if r.code != exitOK || strings.Contains(r.out+r.errout, "hu5h") {
+			t.Fatalf("spool %q: exit code %d\n%s", args, r.code, r.errout)
+		}
+		return strings.TrimSpace(r.out)
+	}
+	id := ok("enqueue", "greet", "hello")
+	later := ok("enqueue", "greet", "later", "--delay", "1h")
+	if out := ok("list"); !strings.Contains(out, id) || !strings.Contains(out, later) {
+		t.Errorf("list: %s", out)
+	}
+	if out := ok("stats"); !strings.Contains(out, "the server at "+s.Addr()+" is healthy") || !strings.Contains(out, "master with 0 replicas") {
+		t.Errorf("stats: %s", out)
+	}
+	ok("work", "--drain", "--quiet", "--exec", "cat")
+	if out := ok("show", id); !strings.Contains(out, "done") || !strings.Contains(out, "hello") {
+		t.Errorf("show: %s", out)
+	}
+	ok("cancel", later)
+	ok("pause", "default")
+	third := ok("enqueue", "greet")
+	if out := ok("explain", third); !strings.Contains(out, "paused") {
+		t.Errorf("explain: %s", out)
+	}
+	ok("resume", "default")
+	lease := object[shown](t, ok("--json", "claim"))
+	ok("bury", third, "--token", lease["token"].(string), "--error", "no use")
+	if out := ok("dead", "list"); !strings.Contains(out, third) {
+		t.Errorf("dead list: %s", out)
+	}
+	ok("limit", "set", "calm", "--task", "greet", "--running", "1")
+	if out := ok("limit", "list"); !strings.Contains(out, "calm") {
+		t.Errorf("limit list: %s", out)
+	}
+	t.Setenv("SPOOL_BROKER", s.URL())
+	if out := ok("list"); strings.Contains(out, id) {
+		t.Errorf("another namespace lists %s", out)
+	}
+}
