@@ -7,7 +7,7 @@
 -- It writes KEYS[1], j, x, l, o, h, r, n, L*, e, w, and u, v, F, W, Y, y, p, m, H, K, z*, Z, i.
 
 local IDLE, MARK, PAST = 1, 2, 4
-local EXAMINE = 200 -- lanes that one claim may find blocked
+local EXAMINE = 100 -- lanes that one claim may find blocked
 
 -- quick leases a job of a lane that no limit binds and no order, as far as nothing
 -- is special about its record s (see Job.format): most jobs. It patches the header

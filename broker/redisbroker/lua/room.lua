@@ -20,20 +20,35 @@ end
 
 local function over(c, jobs, bytes) return c[1] > 0 and jobs > c[1] or c[2] > 0 and bytes > c[2] end
 
--- queues returns, for each lane of a tenant (nil: of all), a walk through its
--- ready jobs in the order in which they are dropped.
-local function walks(tenant)
-	local list = {}
-	for _, pb in ipairs(call('ZREVRANGE', P .. 'r', 0, -1)) do
-		Buf.one(P .. 'h' .. pb)
-		for _, m in ipairs(call('ZRANGE', P .. 'h' .. pb, 0, -1)) do
-			local l = Lane.get(string.sub(m, 7))
-			if not tenant or l.tenant == tenant then
-				list[#list + 1] = { l = l, from = 0, queue = {}, at = 1, first = Lane.first(l) }
-			end
+-- walk begins a walk through the ready jobs of a lane in the order in which they
+-- are dropped.
+local function walk(id)
+	local l = Lane.get(id)
+	return { l = l, from = 0, queue = {}, at = 1, first = l.head and Lane.first(l) }
+end
+
+-- source gives walks in the order in which their lanes have something to drop: by
+-- priority, lowest first, then by their heads. tenant nil is all.
+local function source(tenant)
+	return { pbs = call('ZREVRANGE', P .. 'r', 0, -1), k = 1, from = 0, list = {}, i = 1, tenant = tenant }
+end
+
+-- more returns the next walk of a source, or nil.
+local function more(s)
+	while s.pbs[s.k] do
+		local m = s.list[s.i]
+		s.i = s.i + 1
+		if m then
+			local w = walk(string.sub(m, 7))
+			if w.first and (not s.tenant or w.l.tenant == s.tenant) then return w end
+		else
+			local hk = P .. 'h' .. s.pbs[s.k]
+			Buf.one(hk)
+			s.list, s.i = call('ZRANGE', hk, s.from, s.from + 63), 1
+			s.from = s.from + 64
+			if #s.list == 0 then s.k, s.from = s.k + 1, 0 end
 		end
 	end
-	return list
 end
 
 -- peek returns the next job of a walk: its id and spot.
@@ -56,29 +71,39 @@ local function step(w)
 	if w.first then w.skip, w.first = w.first, nil else w.at = w.at + 2 end
 end
 
+-- goes reports whether the job at (at, sq, own) of a lane is dropped before that of
+-- another.
+local function goes(l, at, sq, own, o)
+	if l.prio ~= o.w.l.prio then return l.prio < o.w.l.prio end
+	if at ~= o.at then return at < o.at end
+	if sq ~= o.sq then return sq < o.sq end
+	return own < o.own
+end
+
 -- victims adds to dropped what has to go so that more jobs fit into c: of the
 -- lowest priority first, and of those the longest waiting. It returns whether
--- they then fit.
+-- they then fit. A lane is looked at once those before it have nothing earlier.
 local function victims(c, tenant, jobs, bytes, dropped)
-	local list = walks(tenant)
+	local from, open = source(tenant), {}
+	local next = more(from)
 	while over(c, jobs, bytes) do
-		local best, bid, bat, bsq, bown
-		for _, w in ipairs(list) do
-			if not best or w.l.prio <= best.l.prio then
-				local id, at, sq, own = peek(w)
-				if id and (not best or w.l.prio < best.l.prio or at < bat or at == bat and (sq < bsq or sq == bsq and own < bown)) then
-					best, bid, bat, bsq, bown = w, id, at, sq, own
-				end
-			end
+		local best
+		for _, w in ipairs(open) do
+			local id, at, sq, own = peek(w)
+			if id and (not best or goes(w.l, at, sq, own, best)) then best = { w = w, id = id, at = at, sq = sq, own = own } end
 		end
-		if not best then return false end
-		step(best)
-		if not dropped[bid] then
-			local j = Job.load(bid)
+		if next and (not best or goes(next.l, next.l.head.at, next.l.head.sq, 0, best)) then
+			open[#open + 1] = next
+			next = more(from)
+		elseif not best then
+			return false
+		else
+			step(best.w)
+			local j = not dropped[best.id] and Job.load(best.id)
 			if j and j.state == READY then
 				jobs, bytes = jobs - 1, bytes - j.bytes
-				dropped[bid] = true
-				dropped[#dropped + 1] = bid
+				dropped[best.id] = true
+				dropped[#dropped + 1] = best.id
 			end
 		end
 	end
