@@ -23,6 +23,10 @@ test-bench: # the module that measures peers; it needs Linux, and no server and 
 	@[ "$$($(GO) env GOOS)" = linux ] || { echo "bench/ needs Linux: it is not tested here"; exit 0; }; \
 	cd bench && export CGO_ENABLED=0 && $(GO) vet ./... && $(GO) test -shuffle=on ./...
 
+.PHONY: redis
+redis: ## Install the Redis server that tests start, where there is none (Debian)
+	.ci/redis
+
 .PHONY: race
 race: ## Every test under the race detector (needs a C compiler)
 	@command -v $${CC:-$$($(GO) env CC)} >/dev/null || { echo "make race: the race detector needs a C compiler (gcc or clang) and there is none; install gcc" >&2; exit 1; }

@@ -164,6 +164,9 @@ const (
 type Health struct {
 	Status HealthStatus `json:"status"`
 	Text   string       `json:"text"` // what is wrong and what to do; "" when healthy
+	// Detail is what a broker tells of itself for people, healthy or not: where
+	// its server is, how fast it answers, what it holds. "" when nothing.
+	Detail string `json:"detail,omitempty"`
 }
 
 // HealthStatus is a store's state.
@@ -175,4 +178,9 @@ const (
 	DiskFull HealthStatus = "full"     // enqueue is refused; claims and settlements go on
 	Poisoned HealthStatus = "poisoned" // a write failed: reads only, until it is reopened
 	Corrupt  HealthStatus = "corrupt"
+	// Unreachable: the server of the broker does not answer, or is not ready;
+	// calls wait for it and are repeated.
+	Unreachable HealthStatus = "unreachable"
+	// Degraded: it serves, and keeps less than it did or is about to fail.
+	Degraded HealthStatus = "degraded"
 )

@@ -101,7 +101,7 @@ func (c *enqueueCmd) Run(a *app) (err error) {
 	}
 	ctx, stop := interruptible()
 	defer stop()
-	client, err := a.open(creating, c.config())
+	client, err := a.open(ctx, creating, c.config())
 	if err != nil {
 		return err
 	}

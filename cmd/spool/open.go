@@ -1,12 +1,99 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
+	"os"
+	"slices"
 
+	"github.com/alecthomas/kong"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/broker/brokerurl"
 	"github.com/spoolq/spool/broker/filebroker"
+	"github.com/spoolq/spool/broker/redisbroker"
 )
+
+// passwordEnv names the environment variable that may hold the password of
+// --broker, so that it stands in no list of processes.
+const passwordEnv = "SPOOL_BROKER_PASSWORD"
+
+// choose decides what the command works on: what a flag names, else the broker
+// that SPOOL_BROKER names, else the directory.
+func (a *app) choose(url string, parsed *kong.Context) error {
+	byFlag := given(parsed, "broker")
+	switch {
+	case url == "":
+		return nil
+	case byFlag && given(parsed, "dir"):
+		return usagef("--broker and --dir name two stores: one of them would do")
+	case given(parsed, "dir"):
+		return nil
+	}
+	dir, isDir, err := brokerurl.Dir(url)
+	if err != nil {
+		return usagef("%s", plain(err))
+	}
+	if isDir {
+		a.dir = dir
+		return nil
+	}
+	if url == "memory://" {
+		return usagef("a broker in memory ends with the command: a directory or redis:// would do")
+	}
+	a.url = url
+	return onlyDirectories(parsed.Selected(), byFlag)
+}
+
+// given says whether a flag stands on the command line.
+func given(parsed *kong.Context, flag string) bool {
+	return slices.ContainsFunc(parsed.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == flag })
+}
+
+// onlyDirectories refuses a broker for the commands that are about a
+// directory. Those that make one of their own let SPOOL_BROKER pass.
+func onlyDirectories(command *kong.Node, byFlag bool) error {
+	if command == nil || command.Group == nil || command.Name == "version" {
+		return nil
+	}
+	switch command.Group.Key {
+	case "store":
+		return usagef("spool %s is about a store in a directory, and --broker or SPOOL_BROKER names a server: name the directory with --dir", command.Name)
+	case "try":
+		if byFlag {
+			return usagef("spool %s makes a directory of its own and uses no broker: leave --broker away", command.Name)
+		}
+	}
+	return nil
+}
+
+// place names the store for people.
+func (a *app) place() string {
+	if a.url != "" {
+		return brokerurl.Redacted(a.url)
+	}
+	return a.dir
+}
+
+// openBroker opens what choose chose.
+func (a *app) openBroker(ctx context.Context, how access) (broker.Broker, error) {
+	if a.url == "" {
+		b, err := a.openStore(a.dir, how)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
+	logging.Disable() // the client's own; what matters comes through Logger
+	cfg := redisbroker.Config{Logger: newLogger(a.errw, slog.LevelWarn)}
+	if os.Getenv(passwordEnv) != "" {
+		cfg.PasswordEnv = passwordEnv
+	}
+	return brokerurl.Open(ctx, a.url, brokerurl.Config{Redis: cfg})
+}
 
 // openStore opens the store in a directory. Only creating makes one.
 func (a *app) openStore(dir string, how access) (*filebroker.Broker, error) {

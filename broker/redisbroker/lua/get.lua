@@ -1,0 +1,29 @@
+-- get reads jobs. With a time to wait it registers interest in the end of those
+-- that are not final (sorted set B).
+-- Call: call id (none), µs to wait, number, ids. Answer: status; for each whether
+-- it is there, and the job.
+
+local function get(arg)
+	local _, wait, n, i = unpack_('>c16I8I4', arg)
+	Life.promote(200)
+	Count.flush()
+	Buf.flush()
+	local out = { OK }
+	for k = 1, n do
+		local id
+		id, i = unpack_('>c16', arg, i)
+		local j = Job.whole(id)
+		if j then
+			out[k + 1] = '\1' .. Job.show(j)
+			if wait > 0 and j.state <= LEASED then
+				call('ZADD', P .. 'B', Q.now + wait, id)
+				Q.await = max(Q.await, Q.now + wait)
+			end
+		else
+			out[k + 1] = '\0'
+		end
+	end
+	return table.concat(out)
+end
+
+return run(get)
