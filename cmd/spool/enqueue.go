@@ -107,11 +107,11 @@ func (c *enqueueCmd) Run(a *app) (err error) {
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	if c.Lines {
-		return c.lines(ctx, a, client, opts)
+		return causeOf(ctx, c.lines(ctx, a, client, opts))
 	}
 	answers, err := c.enqueue(ctx, a, client, spec)
 	if err != nil {
-		return err
+		return causeOf(ctx, err)
 	}
 	c.repeated(a, answers[0])
 	if err := c.print(a, answers); err != nil {
