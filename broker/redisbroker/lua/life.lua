@@ -53,7 +53,7 @@ function Life.leave(j)
 	elseif j.state == LEASED then
 		Buf.zset(P .. 'e', j.id, false)
 		Buf.hset(P .. 'w', j.id, false)
-		Gate.counted(j, -1)
+		if Q.is(LIMITS) then Gate.counted(j, -1) end
 		j.expires = 0
 	elseif Job.is(j, KEPT) then
 		Buf.zset(P .. 'k', j.id, false)
