@@ -70,6 +70,9 @@ func (l *claimLook) wait(ctx context.Context, deadline time.Time) (broker.Claime
 		got, err := l.from(ctx, queues)
 		left := time.Until(deadline)
 		if err != nil || len(got.Leases) > 0 || left <= 0 {
+			if err == nil && (len(got.Leases) == 0 || len(queues) > 1) {
+				b.hub.withdraw(l.waiter, queues)
+			}
 			return got, err
 		}
 		if got.More {

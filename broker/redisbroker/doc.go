@@ -49,7 +49,8 @@
 //	e, w           zset, hash  leases by their ends; by job, the worker
 //	s0, s1, k      zset    deadlines of starts; ends of retentions
 //	K, U           hash, zset  idempotency keys; those held for a time, by its end
-//	Y, y GATE, F, W   hash, set, set, zset  parked lanes; tasks parked at a gate; gates that may have room; rates by when
+//	Y, y GATE, X      hash, sets  parked lanes; tasks parked at a gate; all such gates
+//	F, FX, W          sets, zset  gates that may have room, or have to be looked at; rates by when they allow a claim
 //	m LIMIT, H     hash    what a limit has counted, by tenant or group; ordered group to its holder
 //	S, R, A, V, N, C  strings, hashes  settings as JSON; limits, capacities, weights, retentions, schedules as scripts read them
 //	z TASK, z*, Z  zset    claims that wait, by task; all of them by when they are forgotten

@@ -13,7 +13,7 @@ import (
 // registered is a worker that was registered through this client.
 type registered struct {
 	broker.Worker
-	queues []string // that know of it
+	at time.Time // when its queues were told
 }
 
 // catalogue is what the registry says.
@@ -134,6 +134,9 @@ func (b *Broker) register(ctx context.Context, w broker.Worker, ttl time.Duratio
 	if err != nil {
 		return err
 	}
+	if old.same(&w) && time.Since(old.at) < last/4 {
+		return nil // its queues know, and will for a while
+	}
 	queues := w.Queues
 	if len(queues) == 0 {
 		queues = c.queues
@@ -155,9 +158,14 @@ func (b *Broker) register(ctx context.Context, w broker.Worker, ttl time.Duratio
 		}
 	}
 	b.mu.Lock()
-	b.workers[w.ID] = registered{w, queues}
+	b.workers[w.ID] = registered{w, time.Now()}
 	b.mu.Unlock()
 	return nil
+}
+
+// same reports whether two registrations say the same to a queue.
+func (r *registered) same(w *broker.Worker) bool {
+	return r.ID == w.ID && slices.Equal(r.Queues, w.Queues) && slices.Equal(r.Tasks, w.Tasks)
 }
 
 // unregister takes a worker off a queue, if client registered it (nil: anyone).

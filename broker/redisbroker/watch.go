@@ -2,6 +2,7 @@ package redisbroker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -40,9 +41,11 @@ func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 		return nil, err
 	}
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.begin(func() { b.keepWatching(ctx, w) }) {
+		return nil, fmt.Errorf("redis: %w", broker.ErrClosed)
+	}
 	h.seen[w] = true
-	h.mu.Unlock()
-	h.all.Go(func() { b.keepWatching(ctx, w) })
 	return w.events, nil
 }
 

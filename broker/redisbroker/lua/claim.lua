@@ -7,7 +7,7 @@
 -- It writes KEYS[1], j, x, l, o, h, r, n, L*, e, w, and u, v, F, W, Y, y, p, m, H, K, z*, Z, i.
 
 local IDLE, MARK, PAST = 1, 2, 4
-local EXAMINE = 200 -- lanes that one claim may find blocked
+local STEPS = 100 -- lanes that one claim may find blocked, or take a single job of
 
 -- quick leases a job of a lane that no limit binds and no order, as far as nothing
 -- is special about its record s (see Job.format): most jobs. It patches the header
@@ -144,19 +144,19 @@ end
 -- because it had found too many blocked.
 local function pick(tasks, c)
 	local slots, more = Pick.slots(tasks)
-	local refused = 0
+	local steps = 0
 	while c.n < c.most and c.bytes > 0 do
 		local best, second = Pick.leaders(slots)
 		if not best then return more end
 		local l = Lane.get(best.lane)
 		local gate, until_
-		if Pick.real(best, l) then gate, until_ = Gate.refuses(l, Lane.first(l)) else refused = refused + 1 end
+		if Pick.real(best, l) then gate, until_ = Gate.refuses(l, Lane.first(l)) end
+		steps = steps + 1
 		if best.slot.stale then
-			if refused >= EXAMINE then return true end
+			if steps >= STEPS then return true end
 		elseif gate then
 			Pick.away(slots, best, l, gate, until_)
-			refused = refused + 1
-			if refused >= EXAMINE then return true end
+			if steps >= STEPS then return true end
 		else
 			local n, at, sq = 1, nil, nil
 			local free = not l.ordered and Gate.of(l.task) == NONE
@@ -174,6 +174,7 @@ local function pick(tasks, c)
 				if s == best.slot or s.c and s.c.pb == best.pb then s.stale = true end
 			end
 			if Q.parked ~= parked then slots = Pick.slots(tasks) end
+			if steps >= STEPS then return true end
 		end
 	end
 	return true

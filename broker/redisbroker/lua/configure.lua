@@ -6,15 +6,13 @@
 -- instants, 2 paused, 3 goes on); names of settings that changed.
 -- Answer: status (conflict: the settings are others by now).
 
--- reset puts new limits in force: what was parked is opened, running jobs are
--- counted again, rates go on from where they were.
+-- reset puts new limits in force: claims look at all that is parked again, running
+-- jobs are counted again, rates go on from where they were.
 local function reset(limits)
 	Lane.flush()
 	Gate.flush()
 	Buf.flush()
-	for lane in pairs(Lane.parked()) do Gate.open(Lane.get(lane)) end
-	call('DEL', P .. 'F', P .. 'W')
-	Q.wake = NEVER
+	Gate.look()
 	Gate.load()
 	local old = {}
 	for _, r in ipairs(Gate.all) do old[r.name] = r end
@@ -31,14 +29,6 @@ local function reset(limits)
 		if not kept[name] then call('DEL', P .. 'm' .. name) end
 	end
 	Gate.recount()
-end
-
-function Lane.parked()
-	local set = {}
-	if Q.parked > 0 then
-		for _, lane in ipairs(call('HKEYS', P .. 'Y')) do set[lane] = true end
-	end
-	return set
 end
 
 -- age turns ageing on, off, or to another step: what stands is sorted by age, too.

@@ -8,7 +8,7 @@ local function deliver(arg)
 	local key = P .. 'P' .. id
 	local was = call('GET', key)
 	if what == 1 then
-		if was then call('PEXPIRE', key, Calls.ms) end
+		if was then call('PEXPIRE', key, CALL_MS) end
 		return OK
 	end
 	if was then return was end

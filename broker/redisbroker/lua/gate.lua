@@ -2,7 +2,8 @@
 -- zero, value), or an ordered group (G, group). Lanes that it refused are parked
 -- there, and no claim looks at them until it may have room again.
 -- Hash Y: parked lane to gate; set y and gate: the tasks that it has parked lanes
--- of; set F: gates that may have room; sorted set W: rates by when they allow the
+-- of; sets X: all gates that have some; F: those that may have room; FX: those that
+-- have to be looked at since the limits changed; sorted set W: rates by when they allow the
 -- next claim. Hash m and limit: value to what it has counted. Hash H: ordered
 -- group to the job that holds it. String R: the limits in force.
 
@@ -156,7 +157,7 @@ function Gate.park(l, gate)
 	Q.parked = Q.parked + 1
 	l.gate = gate
 	call('HSET', P .. 'Y', l.id, gate)
-	call('SADD', P .. 'y' .. gate, l.task)
+	if call('SADD', P .. 'y' .. gate, l.task) == 1 then call('SADD', P .. 'X', gate) end
 	Stand.change(Gate.stand(gate, l.task), l, nil, l.stood)
 end
 
@@ -170,7 +171,7 @@ function Gate.leave(l, gate, head)
 	if call('EXISTS', P .. S .. 'v') == 0 then
 		call('SREM', P .. 'y' .. gate, l.task)
 		if call('EXISTS', P .. 'y' .. gate) == 0 then
-			call('SREM', P .. 'F', gate)
+			for _, set in ipairs({ 'F', 'X', 'FX' }) do call('SREM', P .. set, gate) end
 			call('ZREM', P .. 'W', gate)
 		end
 	end
@@ -205,6 +206,35 @@ function Gate.wake(gate, until_)
 		call('ZADD', P .. 'W', until_, gate)
 		if until_ < Q.wake then Q.wake = until_ end
 	end
+end
+
+-- look lets claims look at all gates again, whatever they refused before: the
+-- limits have changed.
+function Gate.look()
+	if Q.parked == 0 then return end
+	if call('EXISTS', P .. 'FX') == 1 then
+		call('SUNIONSTORE', P .. 'FX', P .. 'FX', P .. 'X')
+	else
+		call('RENAME', P .. 'X', P .. 'FX')
+	end
+end
+
+-- free_some frees at most n of the gates that have to be looked at.
+local function free_some(n)
+	for _, gate in ipairs(call('SPOP', P .. 'FX', n)) do
+		call('SADD', P .. 'X', gate)
+		if call('EXISTS', P .. 'y' .. gate) == 1 then call('SADD', P .. 'F', gate) end
+	end
+end
+
+-- some returns gates that may have room, at most n.
+function Gate.some(n)
+	local gates = call('SRANDMEMBER', P .. 'F', n)
+	if #gates < n and call('EXISTS', P .. 'FX') == 1 then
+		free_some(n - #gates)
+		gates = call('SRANDMEMBER', P .. 'F', n)
+	end
+	return gates
 end
 
 -- rouse frees the gates of rates that allow a claim by now.

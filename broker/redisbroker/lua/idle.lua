@@ -8,6 +8,8 @@ local function idle(arg)
 		local waiter
 		waiter, i = unpack_('>c16', arg, i)
 		if call('ZREM', P .. 'Z', waiter) == 0 then gone = gone + 1 end
+		call('ZREM', P .. 'z*', waiter)
+		for _, no in ipairs(Task.all()) do call('ZREM', P .. 'z' .. no, waiter) end
 	end
 	if gone > 0 then
 		for _, no in ipairs(Task.all()) do

@@ -38,6 +38,21 @@ local function keeps(n)
 	return #ids
 end
 
+-- waits forgets claims and readers that wait no more and have not said so.
+local function waits()
+	call('ZREMRANGEBYSCORE', P .. 'Z', '-inf', Q.now)
+	call('ZREMRANGEBYSCORE', P .. 'B', '-inf', Q.now)
+	local first = Q.fix % max(Q.tasks, 1)
+	Q.fix = first + 32
+	local keys = { P .. 'z*' }
+	for k = 1, min(Q.tasks, 32) do keys[k + 1] = P .. 'z' .. pack('>I3', (first + k - 1) % Q.tasks + 1) end
+	for _, key in ipairs(keys) do
+		for _, waiter in ipairs(call('ZRANGE', key, 0, 15)) do
+			if not call('ZSCORE', P .. 'Z', waiter) then call('ZREM', key, waiter) end
+		end
+	end
+end
+
 local function maintain(arg)
 	local _, n, fix, i = unpack_('>c16I4B', arg)
 	local more = Life.promote(n)
@@ -46,7 +61,8 @@ local function maintain(arg)
 	more = keeps(n) >= n or more
 	more = Key.sweep(n) >= n or more
 	Gate.rouse()
-	local proving = fix == 1 and Repair.step(100)
+	waits()
+	local proving = fix == 1 and Repair.step(50)
 	local next = min(Q.due0 - Q.now, Q.due1 - Q.wall, Q.lease - Q.now, Q.start0 - Q.now, Q.start1 - Q.wall, Q.keep - Q.now, Q.wake - Q.now, Q.keyed - Q.now)
 	if proving then next = min(next, 1000000) end
 	if next > NEVER / 2 then next = 0 else next = max(next, 1) end

@@ -9,8 +9,8 @@ function Pick.slots(tasks)
 	local list, more = {}, false
 	for _, task in ipairs(tasks) do list[#list + 1] = { S = 'o' .. task, stale = true } end
 	if Q.parked == 0 then return list, false end
-	local gates = call('SRANDMEMBER', P .. 'F', 201)
-	if #gates > 200 then more = true end
+	local gates = Gate.some(101)
+	if #gates > 100 then more = true end
 	local wanted = {}
 	for _, task in ipairs(tasks) do wanted[task] = true end
 	for _, gate in ipairs(gates) do
@@ -74,7 +74,7 @@ end
 -- first job, nil for none. As a claim does, it parks what is refused.
 function Pick.next(tasks)
 	local slots = Pick.slots(tasks)
-	for _ = 1, 1000 do
+	for _ = 1, 100 do
 		local best = Pick.leaders(slots)
 		if not best then return nil end
 		local l = Lane.get(best.lane)

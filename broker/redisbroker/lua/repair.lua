@@ -119,9 +119,9 @@ end
 -- The indexes, and what is right in each.
 local steps = {
 	function(at) -- all records of the server that are this queue's
-		local r = call('SCAN', at, 'MATCH', string.gsub(P, '([%[%]?*\\])', '\\%1') .. 'j*', 'COUNT', 256)
+		local r = call('SCAN', at, 'MATCH', string.gsub(P, '([%[%]?*\\])', '\\%1') .. 'j*', 'COUNT', 64)
 		for _, key in ipairs(r[2]) do record(string.sub(key, #P + 2)) end
-		return r[1], max(#r[2], 64)
+		return r[1], max(#r[2], 16)
 	end,
 	function(at) return within('e', at, by_id(function(j) return j.state == LEASED end)) end,
 	function(at) return within('k', at, by_id(function(j) return j.state >= DONE end)) end,

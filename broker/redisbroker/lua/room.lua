@@ -20,20 +20,35 @@ end
 
 local function over(c, jobs, bytes) return c[1] > 0 and jobs > c[1] or c[2] > 0 and bytes > c[2] end
 
--- queues returns, for each lane of a tenant (nil: of all), a walk through its
--- ready jobs in the order in which they are dropped.
-local function walks(tenant)
-	local list = {}
-	for _, pb in ipairs(call('ZREVRANGE', P .. 'r', 0, -1)) do
-		Buf.one(P .. 'h' .. pb)
-		for _, m in ipairs(call('ZRANGE', P .. 'h' .. pb, 0, -1)) do
-			local l = Lane.get(string.sub(m, 7))
-			if not tenant or l.tenant == tenant then
-				list[#list + 1] = { l = l, from = 0, queue = {}, at = 1, first = Lane.first(l) }
-			end
+-- walk begins a walk through the ready jobs of a lane in the order in which they
+-- are dropped.
+local function walk(id)
+	local l = Lane.get(id)
+	return { l = l, from = 0, queue = {}, at = 1, first = l.head and Lane.first(l) }
+end
+
+-- source gives walks in the order in which their lanes have something to drop: by
+-- priority, lowest first, then by their heads. tenant nil is all.
+local function source(tenant)
+	return { pbs = call('ZREVRANGE', P .. 'r', 0, -1), k = 1, from = 0, list = {}, i = 1, tenant = tenant }
+end
+
+-- more returns the next walk of a source, or nil.
+local function more(s)
+	while s.pbs[s.k] do
+		local m = s.list[s.i]
+		s.i = s.i + 1
+		if m then
+			local w = walk(string.sub(m, 7))
+			if w.first and (not s.tenant or w.l.tenant == s.tenant) then return w end
+		else
+			local hk = P .. 'h' .. s.pbs[s.k]
+			Buf.one(hk)
+			s.list, s.i = call('ZRANGE', hk, s.from, s.from + 63), 1
+			s.from = s.from + 64
+			if #s.list == 0 then s.k, s.from = s.k + 1, 0 end
 		end
 	end
-	return list
 end
 
 -- peek returns the next job of a walk: its id and spot.
@@ -56,30 +71,79 @@ local function step(w)
 	if w.first then w.skip, w.first = w.first, nil else w.at = w.at + 2 end
 end
 
+-- before reports whether the job that a walk shows is dropped before that of
+-- another.
+local function before(x, y)
+	if x.l.prio ~= y.l.prio then return x.l.prio < y.l.prio end
+	if x.show.at ~= y.show.at then return x.show.at < y.show.at end
+	if x.show.sq ~= y.show.sq then return x.show.sq < y.show.sq end
+	return x.show.own < y.show.own
+end
+
+-- show has a walk show its next job. It returns whether there is one.
+local function show(w)
+	local id, at, sq, own = peek(w)
+	w.show = id and { id = id, at = at, sq = sq, own = own }
+	return id
+end
+
+-- sink puts the first of a heap of walks where it belongs, lift the last.
+local function sink(heap)
+	local i, n = 1, #heap
+	while true do
+		local k = 2 * i
+		if k > n then return end
+		if k < n and before(heap[k + 1], heap[k]) then k = k + 1 end
+		if not before(heap[k], heap[i]) then return end
+		heap[i], heap[k] = heap[k], heap[i]
+		i = k
+	end
+end
+
+local function lift(heap)
+	local i = #heap
+	while i > 1 do
+		local k = floor(i / 2)
+		if not before(heap[i], heap[k]) then return end
+		heap[i], heap[k] = heap[k], heap[i]
+		i = k
+	end
+end
+
+-- pass goes on to the next job of the first walk of a heap.
+local function pass(heap)
+	step(heap[1])
+	if not show(heap[1]) then
+		heap[1] = heap[#heap]
+		heap[#heap] = nil
+	end
+	if heap[1] then sink(heap) end
+end
+
 -- victims adds to dropped what has to go so that more jobs fit into c: of the
 -- lowest priority first, and of those the longest waiting. It returns whether
--- they then fit.
+-- they then fit. A lane is looked at once those before it have nothing earlier.
 local function victims(c, tenant, jobs, bytes, dropped)
-	local list = walks(tenant)
+	local from, heap = source(tenant), {}
+	local next = more(from)
+	if next then show(next) end
 	while over(c, jobs, bytes) do
-		local best, bid, bat, bsq, bown
-		for _, w in ipairs(list) do
-			if not best or w.l.prio <= best.l.prio then
-				local id, at, sq, own = peek(w)
-				if id and (not best or w.l.prio < best.l.prio or at < bat or at == bat and (sq < bsq or sq == bsq and own < bown)) then
-					best, bid, bat, bsq, bown = w, id, at, sq, own
-				end
-			end
-		end
-		if not best then return false end
-		step(best)
-		if not dropped[bid] then
-			local j = Job.load(bid)
+		if next and (not heap[1] or before(next, heap[1])) then
+			heap[#heap + 1] = next
+			lift(heap)
+			next = more(from)
+			if next then show(next) end
+		elseif not heap[1] then
+			return false
+		else
+			local id = heap[1].show.id
+			local j = not dropped[id] and Job.load(id)
 			if j and j.state == READY then
 				jobs, bytes = jobs - 1, bytes - j.bytes
-				dropped[bid] = true
-				dropped[#dropped + 1] = bid
+				dropped[id] = true
+				dropped[#dropped + 1] = id
 			end
+			pass(heap)
 		end
 	end
 	return true
