@@ -22,7 +22,7 @@ import (
 // lazy are the parts that are defined when they are first used, and the table that
 // each defines.
 var lazy = map[string]string{
-	"turn": "Turn", "stand": "Stand", "gate": "Gate", "key": "Key", "room": "Room", "walk": "Walk", "pick": "Pick",
+	"lane": "Lane", "life": "Life", "add": "Add", "turn": "Turn", "stand": "Stand", "gate": "Gate", "key": "Key", "room": "Room", "walk": "Walk", "pick": "Pick",
 	"alive": "Worker", "repair": "Repair",
 }
 

@@ -263,8 +263,8 @@ local function claim(arg)
 	id, flags, c.most, c.bytes, ttl, wait, waiter, c.worker, n, i = unpack_('>c16BI4I4I8I8c16I2c0I2', arg)
 	local was = Calls.get(id)
 	if was and (was ~= '' or band(flags, PAST) == 0) then return answer(string.byte(was) == 1, again(was)) end
-	local more = Life.promote(200)
-	more = Life.expired(100) or more
+	local more = Q.promote(200)
+	more = Q.expire(100) or more
 	if Q.wake <= Q.now then Gate.rouse() end
 	local tasks = tasks_of(arg, i, n)
 	if not Q.is(PAUSED) then

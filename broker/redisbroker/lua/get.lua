@@ -5,7 +5,7 @@
 
 local function get(arg)
 	local _, wait, n, i = unpack_('>c16I8I4', arg)
-	Life.promote(200)
+	Q.promote(200)
 	Count.flush()
 	Buf.flush()
 	local out = { OK }

@@ -55,8 +55,8 @@ end
 
 local function maintain(arg)
 	local _, n, fix, i = unpack_('>c16I4B', arg)
-	local more = Life.promote(n)
-	more = Life.expired(n) or more
+	local more = Q.promote(n)
+	more = Q.expire(n) or more
 	more = starts(n) >= n or more
 	more = keeps(n) >= n or more
 	more = Key.sweep(n) >= n or more
