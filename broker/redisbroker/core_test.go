@@ -243,3 +243,33 @@ func TestAServersClockThatStepsBackEndsNoLeaseLaterAndNoneEarlier(t *testing.T) 
 		t.Errorf("token %v after %v", again[0].Token, l.Token)
 	}
 }
+
+func TestLargeJobsAreReadInSeveralAnswers(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	var refs []broker.Ref
+	for range 5 {
+		n := broker.NewJob{Task: "t", Payload: make([]byte, 3<<20)}
+		n.MakeID()
+		put1(t, b, "q", n)
+		refs = append(refs, broker.Ref{Queue: "q", ID: n.ID})
+	}
+	refs = append(refs, broker.Ref{Queue: "q", ID: broker.NewID()})
+	jobs, err := b.Get(t.Context(), refs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, j := range jobs {
+		if j.ID != refs[i].ID || i < 5 && len(j.Payload) != 3<<20 || i == 5 && j.State != 0 {
+			t.Errorf("job %d has %d bytes and is %v", i, len(j.Payload), j.State)
+		}
+	}
+	var got broker.Claimed
+	for n := 0; n < 5; n += len(got.Leases) {
+		got, err = b.Claim(t.Context(), broker.NewCall(), broker.ClaimRequest{Queues: []string{"q"}, Max: 100, Worker: "w"})
+		if err != nil || len(got.Leases) == 0 || len(got.Leases) > 3 || n+len(got.Leases) < 5 && !got.More {
+			t.Fatalf("a claim took %d after %d, more %v, %v", len(got.Leases), n, got.More, err)
+		}
+	}
+}

@@ -165,7 +165,8 @@ local function pick(tasks, c)
 			local free = not bound or not l.ordered and Gate.of(l.task) == NONE
 			if free and not c.shared[best.pb] then
 				if Pick.alone(slots, best) then
-					n = min(c.most - c.n, 64)
+					local size = Q.rbytes / max(Q.ready, 1) -- as they are on the average
+					n = max(min(c.most - c.n, 64, floor(c.bytes / (size + 300))), 1)
 					if second and second.pb == best.pb then at, sq = second.at, second.sq end
 				else
 					c.shared[best.pb] = true -- so it stays while this claim lasts, or costs little

@@ -64,7 +64,7 @@ local function maintain(arg)
 	waits()
 	local proving = fix == 1 and Repair.step(50)
 	local next = min(Q.due0 - Q.now, Q.due1 - Q.wall, Q.lease - Q.now, Q.start0 - Q.now, Q.start1 - Q.wall, Q.keep - Q.now, Q.wake - Q.now, Q.keyed - Q.now)
-	if proving then next = min(next, 1000000) end
+	if proving then next = min(next, 5000000) end
 	if next > NEVER / 2 then next = 0 else next = max(next, 1) end
 	local out = { OK .. pack('>BI8', more and 1 or 0, next), '' }
 	local entries = call('HSCAN', P .. 'O', 0, 'COUNT', 64)[2]
