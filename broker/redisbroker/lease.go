@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,9 +39,10 @@ func (b *Broker) hold(leases []broker.Lease, ttl time.Duration) {
 // giveBack ends the leases that this client holds.
 func (b *Broker) giveBack(ctx context.Context) {
 	b.mu.Lock()
+	refs := slices.SortedFunc(maps.Keys(b.held), func(x, y broker.Ref) int { return cmp.Compare(b.held[x].token, b.held[y].token) })
 	by := map[string][]byte{}
-	for ref, l := range b.held {
-		by[ref.Queue] = packer(by[ref.Queue]).id(ref.ID).u64(int64(l.token))
+	for _, ref := range refs { // in the order of their claims
+		by[ref.Queue] = packer(by[ref.Queue]).id(ref.ID).u64(int64(b.held[ref].token))
 	}
 	clear(b.held)
 	b.mu.Unlock()

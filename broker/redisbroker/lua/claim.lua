@@ -82,9 +82,11 @@ local function begin(j, c)
 		if x.key and x.hold == 1 then Key.free(j) end
 		if x.start then Buf.zset(P .. (Job.is(j, WALL) and 's1' or 's0'), j.id, false) end
 	end
-	Gate.counted(j, 1)
-	for _, r in ipairs(Gate.of(j.task)) do
-		if r.running == 0 then Gate.take(Gate.meter(r, Gate.value(r, j))) end
+	if Q.is(LIMITS) then
+		Gate.counted(j, 1)
+		for _, r in ipairs(Gate.of(j.task)) do
+			if r.running == 0 then Gate.take(Gate.meter(r, Gate.value(r, j))) end
+		end
 	end
 	if c.l.ordered and not Gate.holder(c.l.value) then Gate.hold(c.l.value, j.id) end
 	Turn.charge(c.l.pb, j.tenant, 1)
@@ -150,7 +152,8 @@ local function pick(tasks, c)
 		if not best then return more end
 		local l = Lane.get(best.lane)
 		local gate, until_
-		if Pick.real(best, l) then gate, until_ = Gate.refuses(l, Lane.first(l)) end
+		local bound = l.ordered or Q.is(LIMITS) -- else no gate is one for it
+		if Pick.real(best, l) and bound then gate, until_ = Gate.refuses(l, Lane.first(l)) end
 		steps = steps + 1
 		if best.slot.stale then
 			if steps >= STEPS then return true end
@@ -159,7 +162,7 @@ local function pick(tasks, c)
 			if steps >= STEPS then return true end
 		else
 			local n, at, sq = 1, nil, nil
-			local free = not l.ordered and Gate.of(l.task) == NONE
+			local free = not bound or not l.ordered and Gate.of(l.task) == NONE
 			if free and not c.shared[best.pb] then
 				if Pick.alone(slots, best) then
 					n = min(c.most - c.n, 64)
@@ -262,7 +265,7 @@ local function claim(arg)
 	if was and (was ~= '' or band(flags, PAST) == 0) then return answer(string.byte(was) == 1, again(was)) end
 	local more = Life.promote(200)
 	more = Life.expired(100) or more
-	Gate.rouse()
+	if Q.wake <= Q.now then Gate.rouse() end
 	local tasks = tasks_of(arg, i, n)
 	if not Q.is(PAUSED) then
 		c.expires = Q.now + ttl

@@ -195,10 +195,24 @@ function Gate.free(gate)
 	for _, task in ipairs(tasks) do Wake.ready(task, 1) end
 end
 
--- shut notes that a gate has no room, and until when if it is a rate.
+-- binds reports whether a gate is one for a task. Since limits change, lanes may
+-- wait at one that is not any more.
+function Gate.binds(gate, task)
+	if string.sub(gate, 1, 1) == 'G' then return true end
+	for _, r in ipairs(Gate.of(task)) do
+		if string.sub(gate, 2, #r.name + 2) == r.name .. '\0' then return true end
+	end
+	return false
+end
+
+-- shut notes that a gate has no room, and until when if it is a rate. It has to be
+-- looked at all the same as long as lanes wait there that it does not bind.
 function Gate.shut(gate, until_)
-	call('SREM', P .. 'F', gate)
 	Gate.wake(gate, until_)
+	for _, task in ipairs(call('SMEMBERS', P .. 'y' .. gate)) do
+		if not Gate.binds(gate, task) then return end
+	end
+	call('SREM', P .. 'F', gate)
 end
 
 function Gate.wake(gate, until_)

@@ -53,7 +53,7 @@ function Life.leave(j)
 	elseif j.state == LEASED then
 		Buf.zset(P .. 'e', j.id, false)
 		Buf.hset(P .. 'w', j.id, false)
-		Gate.counted(j, -1)
+		if Q.is(LIMITS) then Gate.counted(j, -1) end
 		j.expires = 0
 	elseif Job.is(j, KEPT) then
 		Buf.zset(P .. 'k', j.id, false)
@@ -284,10 +284,18 @@ end
 function Life.expired(n)
 	if Q.lease > Q.now then return false end
 	Buf.one(P .. 'e')
-	local ids = call('ZRANGEBYSCORE', P .. 'e', '-inf', Q.now, 'LIMIT', 0, n)
+	local ids, jobs = call('ZRANGEBYSCORE', P .. 'e', '-inf', Q.now, 'LIMIT', 0, n), {}
 	for _, id in ipairs(ids) do
 		local j = Job.load(id)
-		if j and j.state == LEASED then Life.expire(j, R_expired) else Buf.zset(P .. 'e', id, false) end
+		if j and j.state == LEASED then jobs[#jobs + 1] = j else Buf.zset(P .. 'e', id, false) end
+	end
+	table.sort(jobs, function(x, y) -- those that end together as they were claimed
+		if x.expires ~= y.expires then return x.expires < y.expires end
+		return x.eseq < y.eseq
+	end)
+	for _, old in ipairs(jobs) do
+		local j = Job.load(old.id)
+		if j and j.state == LEASED then Life.expire(j, R_expired) end
 	end
 	Q.lease = Life.bound('e')
 	return #ids == n
