@@ -519,3 +519,38 @@ func TestABusyServerIsWaitedFor(t *testing.T) {
 		t.Errorf("kept %q", got)
 	}
 }
+
+// A repeat in the socket of a server that stands still would run whenever that
+// goes on, even after what the server remembers of the call is over.
+func TestNoRepeatIsSentToAServerThatStandsStill(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	p := redistest.NewProxy(t, s.Addr())
+	var runs atomic.Int64
+	p.Judge(func(args []string) redistest.Verdict {
+		if args[0] == "EVALSHA" || args[0] == "EVAL" {
+			runs.Add(1)
+		}
+		return redistest.Pass
+	})
+	n := connect(t, p.URL(), Config{CallTimeout: 100 * time.Millisecond})
+	if err := put(t.Context(), n, "before"); err != nil {
+		t.Fatal(err)
+	}
+	before := runs.Load()
+	s.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	if err := put(ctx, n, "stopped"); !errors.Is(err, broker.ErrUnknown) {
+		t.Errorf("got %v, want ErrUnknown", err)
+	}
+	if got := runs.Load() - before; got != 1 {
+		t.Errorf("the script was sent %d times to a server that did not answer, want once", got)
+	}
+	s.Cont()
+	if err := put(t.Context(), n, "stopped"); err != nil {
+		t.Error(err)
+	}
+	if got := logOf(s); !slices.Equal(got, []string{"before", "stopped"}) {
+		t.Errorf("kept %q", got)
+	}
+}
