@@ -67,15 +67,12 @@ local function lane(l)
 	if Stand.prove(S, l, h) then fixed('stand') end
 end
 
--- held proves what a job that is not final holds: its key, its ordered group, and
--- the deadline of its start.
+-- held proves what a job that is not final holds: its ordered group, and the
+-- deadline of its start. (Not its key: a requeued job may have lost that to another
+-- for good.)
 local function held(j)
 	if j.state > LEASED then return end
 	local x = Job.ext(j)
-	if x.key and (x.hold == 0 or x.hold == 1 and j.claimed == 0) and not Key.holder(j.task, x.key) then
-		Key.hold(j.task, x.key, j.id, x.digest, 0)
-		fixed('K')
-	end
 	local group = j.group ~= '' and j.group or j.tenant
 	if j.state == LEASED and Job.is(j, ORDERED) and not Gate.holder(group) then
 		Gate.hold(group, j.id)
@@ -164,9 +161,9 @@ local steps = {
 			local l = Lane.get(list[i])
 			if l.head then
 				local gate, until_ = Gate.refuses(l, Lane.first(l))
-				if gate ~= list[i + 1] then
+				if gate ~= list[i + 1] and call('SISMEMBER', P .. 'FX', list[i + 1]) == 0 then
 					if call('SADD', P .. 'F', list[i + 1]) == 1 then fixed('F') end
-				elseif until_ and not call('ZSCORE', P .. 'W', gate) then
+				elseif until_ and not call('ZSCORE', P .. 'W', gate) and call('SISMEMBER', P .. 'F', gate) == 0 then
 					Gate.wake(gate, until_)
 					fixed('W')
 				end
