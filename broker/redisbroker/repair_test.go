@@ -141,16 +141,16 @@ func (x *shop) names() (all []string) {
 	return all
 }
 
-// indexes reads all keys of the queue but for its configuration and what is
-// remembered of calls.
+// indexes reads all keys of the queue but for its configuration, its records, and
+// what is remembered for a while: calls, who was served.
 func (x *shop) indexes() map[string]string {
 	x.t.Helper()
 	prefix := x.ns + ":{q}:"
 	all, sides := map[string]string{}, map[string][]string{}
 	for _, name := range x.names() {
 		key := prefix + name
-		if name == "c" || name == "E" || name[0] == 'i' || name[0] == 'j' || name[0] == 'x' {
-			continue
+		if name == "c" || name == "E" || strings.Contains("ijxv", name[:1]) {
+			continue // no index
 		}
 		switch x.s.Must("TYPE", key) {
 		case "zset":

@@ -53,6 +53,33 @@ local function waits()
 	end
 end
 
+-- forget takes some fields out of a hash that say nothing any more.
+local function forget(key, over)
+	local some = call('HRANDFIELD', key, 16, 'WITHVALUES')
+	for i = 1, #some, 2 do
+		if over(some[i + 1]) then call('HDEL', key, some[i]) end
+	end
+end
+
+-- full forgets buckets that are full again, and the service of tenants that is past:
+-- values and tenants come and go without end.
+local function full()
+	if Q.is(LIMITS) then
+		Gate.flush()
+		Buf.flush()
+		Gate.meters = {}
+		if not Gate.rules then Gate.load() end
+		for k = 1, min(#Gate.all, 16) do
+			local r = Gate.all[math.random(#Gate.all)]
+			if r.running == 0 then forget(P .. 'm' .. r.name, function(s) return unpack_('>I8', s) < Q.now end) end
+		end
+	end
+	for _, pb in ipairs(call('ZRANGE', P .. 'r', 0, 3)) do
+		local now = Turn.now(pb)
+		forget(P .. 'v' .. pb, function(s) return unpack_('>d', s) <= now end)
+	end
+end
+
 local function maintain(arg)
 	local _, n, fix, i = unpack_('>c16I4B', arg)
 	local more = Q.promote(n)
@@ -62,6 +89,7 @@ local function maintain(arg)
 	more = Key.sweep(n) >= n or more
 	Gate.rouse()
 	waits()
+	full()
 	local proving = fix == 1 and Repair.step(50)
 	local next = min(Q.due0 - Q.now, Q.due1 - Q.wall, Q.lease - Q.now, Q.start0 - Q.now, Q.start1 - Q.wall, Q.keep - Q.now, Q.wake - Q.now, Q.keyed - Q.now)
 	if proving then next = min(next, 5000000) end

@@ -160,10 +160,13 @@ local steps = {
 		for i = 1, #list, 2 do
 			local l = Lane.get(list[i])
 			if l.head then
-				local gate, until_ = Gate.refuses(l, Lane.first(l))
-				if gate ~= list[i + 1] and call('SISMEMBER', P .. 'FX', list[i + 1]) == 0 then
-					if call('SADD', P .. 'F', list[i + 1]) == 1 then fixed('F') end
-				elseif until_ and not call('ZSCORE', P .. 'W', gate) and call('SISMEMBER', P .. 'F', gate) == 0 then
+				local gate = list[i + 1]
+				local is, until_ = Gate.keeps(gate, l, Lane.first(l))
+				local looked = call('SISMEMBER', P .. 'F', gate) + call('SISMEMBER', P .. 'FX', gate) > 0
+				if not looked and not is then
+					call('SADD', P .. 'F', gate)
+					fixed('F')
+				elseif not looked and until_ and not call('ZSCORE', P .. 'W', gate) then
 					Gate.wake(gate, until_)
 					fixed('W')
 				end
