@@ -43,7 +43,7 @@ local function waits()
 	call('ZREMRANGEBYSCORE', P .. 'Z', '-inf', Q.now)
 	call('ZREMRANGEBYSCORE', P .. 'B', '-inf', Q.now)
 	local first = Q.fix % max(Q.tasks, 1)
-	Q.fix = first + 32
+	Q.fix = (Q.fix + 32) % 1048576
 	local keys = { P .. 'z*' }
 	for k = 1, min(Q.tasks, 32) do keys[k + 1] = P .. 'z' .. pack('>I3', (first + k - 1) % Q.tasks + 1) end
 	for _, key in ipairs(keys) do
@@ -70,7 +70,7 @@ local function full()
 		Gate.meters = {}
 		if not Gate.rules then Gate.load() end
 		for k = 1, min(#Gate.all, 16) do
-			local r = Gate.all[math.random(#Gate.all)]
+			local r = Gate.all[(Q.fix + k) % #Gate.all + 1] -- others at the next time
 			if r.running == 0 then forget(P .. 'm' .. r.name, function(s) return unpack_('>I8', s) < Q.now end) end
 		end
 	end
