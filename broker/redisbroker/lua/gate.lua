@@ -243,6 +243,8 @@ end
 -- limits have changed.
 function Gate.look()
 	if Q.parked == 0 then return end
+	call('DEL', P .. 'W')
+	Q.wake = NEVER
 	if call('EXISTS', P .. 'FX') == 1 then
 		call('SUNIONSTORE', P .. 'FX', P .. 'FX', P .. 'X')
 	else
