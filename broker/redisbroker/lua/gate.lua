@@ -61,7 +61,10 @@ function Gate.meter(r, value)
 			else
 				local count
 				m.us, m.sub, m.rated, count = unpack_('>I8I8I8I8', s)
-				if count ~= r.count then m.sub = floor(m.sub * r.count / count) end
+				if count ~= r.count then -- in the parts of the new rate, never earlier
+					m.sub = math.ceil(m.sub * r.count / count)
+					if m.sub >= r.unit then m.us, m.sub = m.us + 1, m.sub - r.unit end
+				end
 			end
 		end
 		Gate.meters[name] = m
