@@ -22,7 +22,7 @@ import (
 // lazy are the parts that are defined when they are first used, and the table that
 // each defines.
 var lazy = map[string]string{
-	"turn": "Turn", "stand": "Stand", "gate": "Gate", "key": "Key", "room": "Room", "walk": "Walk", "pick": "Pick",
+	"lane": "Lane", "life": "Life", "add": "Add", "turn": "Turn", "stand": "Stand", "gate": "Gate", "key": "Key", "room": "Room", "walk": "Walk", "pick": "Pick",
 	"alive": "Worker", "repair": "Repair",
 }
 
@@ -37,7 +37,8 @@ end
 var (
 	constants = regexp.MustCompile(`^local ([A-Za-z_0-9, ]+) = ((?:-?[0-9]+|'(?:[^'\\]|\\.)*')(?:, *(?:-?[0-9]+|'(?:[^'\\]|\\.)*'))*)(?: *--.*)?$`)
 	variables = regexp.MustCompile(`^local (?:function ([A-Za-z_0-9]+)|([A-Za-z_0-9, ]+?)(?: =.*)?$)`)
-	word      = regexp.MustCompile(`[A-Za-z_][A-Za-z_0-9]*|'(?:[^'\\]|\\.)*'`)
+	literal   = regexp.MustCompile(`-?[0-9]+|'(?:[^'\\]|\\.)*'`)
+	word      = regexp.MustCompile(`[.:]?[A-Za-z_][A-Za-z_0-9]*|'(?:[^'\\]|\\.)*'`)
 )
 
 // builder joins the parts of a script.
@@ -101,10 +102,7 @@ func (b *builder) name(names []string) {
 
 // constant learns names of constants.
 func (b *builder) constant(names, values string) bool {
-	n, v := split(names), word.FindAllString(values, -1)
-	if v == nil {
-		v = split(values)
-	}
+	n, v := split(names), literal.FindAllString(values, -1)
 	if len(n) != len(v) {
 		return false
 	}

@@ -76,6 +76,11 @@ func frozen(t testing.TB, url string) brokertest.Harness {
 	return brokertest.Harness{
 		Open:   func() broker.Broker { return open(t, url, namespace, clock) },
 		Reopen: true, Clock: clock, Advance: clock.Advance, StepWall: clock.StepWall, Frozen: true,
+		Check: func(t testing.TB) {
+			b := open(t, url, namespace, clock)
+			defer b.Close()
+			proved(t, namespace, b)
+		},
 	}
 }
 

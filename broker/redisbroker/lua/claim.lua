@@ -165,7 +165,8 @@ local function pick(tasks, c)
 			local free = not bound or not l.ordered and Gate.of(l.task) == NONE
 			if free and not c.shared[best.pb] then
 				if Pick.alone(slots, best) then
-					n = min(c.most - c.n, 64)
+					local size = Q.rbytes / max(Q.ready, 1) -- as they are on the average
+					n = max(min(c.most - c.n, 64, floor(c.bytes / (size + 300))), 1)
 					if second and second.pb == best.pb then at, sq = second.at, second.sq end
 				else
 					c.shared[best.pb] = true -- so it stays while this claim lasts, or costs little
@@ -263,8 +264,8 @@ local function claim(arg)
 	id, flags, c.most, c.bytes, ttl, wait, waiter, c.worker, n, i = unpack_('>c16BI4I4I8I8c16I2c0I2', arg)
 	local was = Calls.get(id)
 	if was and (was ~= '' or band(flags, PAST) == 0) then return answer(string.byte(was) == 1, again(was)) end
-	local more = Life.promote(200)
-	more = Life.expired(100) or more
+	local more = Q.promote(200)
+	more = Q.expire(100) or more
 	if Q.wake <= Q.now then Gate.rouse() end
 	local tasks = tasks_of(arg, i, n)
 	if not Q.is(PAUSED) then

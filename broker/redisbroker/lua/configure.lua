@@ -93,7 +93,7 @@ local function configure(arg)
 	local was = Calls.get(id)
 	if was then return was end
 	if saw ~= Q.revision then return CONFLICT end
-	Life.promote(200)
+	Q.promote(200)
 	call('SET', P .. 'S', set)
 	Q.revision = revision
 	local on

@@ -12,7 +12,7 @@ local function deliver(arg)
 		return OK
 	end
 	if was then return was end
-	Life.promote(100)
+	Q.promote(100)
 	local how, job = Add.one((Add.read(arg, i)))
 	local answer = OK .. string.char(how) .. job
 	call('SET', key, answer, 'PX', 604800000)

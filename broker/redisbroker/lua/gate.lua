@@ -132,22 +132,39 @@ function Gate.hold(group, id)
 	Buf.hset(P .. 'H', group, id)
 end
 
+-- full reports whether a limit has no room for a lane, its gate, and until when if
+-- it is a rate.
+local function full(r, l)
+	local m = Gate.meter(r, Gate.value(r, l))
+	if r.running > 0 then return m.n >= r.running, Gate.name(r, m.value) end
+	local at = Gate.allowed(m)
+	return at > Q.now, Gate.name(r, m.value), at
+end
+
+local function taken(l, first)
+	local holder = l.ordered and Gate.holder(l.value)
+	return holder and holder ~= first
+end
+
 -- refuses returns the gate that keeps the first job of a lane from being claimed
 -- now, and until when if it is a rate; nil for none.
 function Gate.refuses(l, first)
 	for _, r in ipairs(Gate.of(l.task)) do
-		local m = Gate.meter(r, Gate.value(r, l))
-		if r.running > 0 then
-			if m.n >= r.running then return Gate.name(r, m.value), nil, m end
-		else
-			local at = Gate.allowed(m)
-			if at > Q.now then return Gate.name(r, m.value), at, m end
-		end
+		local is, gate, until_ = full(r, l)
+		if is then return gate, until_ end
 	end
-	if l.ordered then
-		local holder = Gate.holder(l.value)
-		if holder and holder ~= first then return 'G' .. l.value, nil, nil end
+	if taken(l, first) then return 'G' .. l.value, nil end
+end
+
+-- keeps reports whether one gate keeps a lane back, whatever others do, and until
+-- when if it is a rate.
+function Gate.keeps(gate, l, first)
+	if gate == 'G' .. l.value then return taken(l, first) end
+	for _, r in ipairs(Gate.of(l.task)) do
+		local is, name, until_ = full(r, l)
+		if name == gate then return is, until_ end
 	end
+	return false
 end
 
 -- park puts a lane among those that wait at a gate.

@@ -100,7 +100,6 @@ end
 
 -- promote makes ready at most n due jobs, those first that were due first.
 function Life.promote(n)
-	if Q.due0 > Q.now and Q.due1 > Q.wall then return false end
 	local since = Q.last
 	Buf.one(P .. 'd0')
 	Buf.one(P .. 'd1')
@@ -282,7 +281,6 @@ end
 
 -- expired ends at most n leases that are over.
 function Life.expired(n)
-	if Q.lease > Q.now then return false end
 	Buf.one(P .. 'e')
 	local ids, jobs = call('ZRANGEBYSCORE', P .. 'e', '-inf', Q.now, 'LIMIT', 0, n), {}
 	for _, id in ipairs(ids) do
@@ -329,15 +327,4 @@ function Life.signal(j)
 	Job.set(c, 'b', string.sub(seen, 1, at) .. string.char(bits + mask) .. string.sub(seen, at + 2))
 	Job.set(c, 'n', left)
 	if not had then Job.save(c) end
-end
-
--- finish writes what is gathered: at the end of every script.
-local function finish()
-	Lane.flush()
-	if rawget(Gate, 'flush') then Gate.flush() end -- else nobody has used it
-	if rawget(Turn, 'flush') then Turn.flush() end
-	Count.flush()
-	Buf.flush()
-	Wake.flush()
-	Q.save()
 end

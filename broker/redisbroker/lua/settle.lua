@@ -106,7 +106,7 @@ local function settle(arg)
 	local id, n, i = unpack_('>c16I4', arg)
 	local was = Calls.get(id)
 	if was then return was end
-	Life.promote(100)
+	Q.promote(100)
 	local out = { OK }
 	local simple = not Q.is(RETAINS) and Q.watch <= Q.now and Q.await <= Q.now
 	for k = 1, n do
