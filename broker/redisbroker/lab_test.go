@@ -60,7 +60,9 @@ func open(t testing.TB, url, namespace string, clock *brokertest.ManualClock) *B
 	if clock == nil {
 		return b
 	}
-	return newBrokerWith(timed{b.t, clock}, manualScripts())
+	still := newBrokerWith(timed{b.t, clock}, manualScripts())
+	still.since = func(time.Time) time.Duration { return 0 } // no weather takes time on that clock
+	return still
 }
 
 // stores counts the stores that tests have made.
