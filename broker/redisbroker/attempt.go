@@ -82,9 +82,20 @@ func (s *script) sum() string {
 
 // attempt brings the calls to the server once. Its error is a *failure. The
 // client's timeouts end it, on the whole within a few times Config.CallTimeout.
-func (n *network) attempt(ctx context.Context, s *script, queue string, calls [][]byte) ([][]byte, error) {
+//
+// Before it repeats a call whose reply was lost, it sees that the server answers
+// at all: a repeat that lay in the socket of a server that stands still would
+// run when that goes on, be it after what it remembers of the call is over.
+func (n *network) attempt(ctx context.Context, s *script, queue string, calls [][]byte, again bool) ([][]byte, error) {
 	k := n.of(queue)
 	m := &mark{key: k.absent}
+	if again {
+		if err := n.client.Exists(ctx, k.config).Err(); err != nil {
+			f := judge(s, err, false)
+			n.missed(f)
+			return nil, f
+		}
+	}
 	args := make([]any, 0, 5+len(calls))
 	args = append(args, "evalsha", s.sum(), 2, k.config, m)
 	for _, c := range calls {

@@ -13,6 +13,7 @@ import (
 // Broker is a client of a store on Redis. It is safe for concurrent use.
 type Broker struct {
 	t      transport
+	since  func(time.Time) time.Duration // time.Since, but for tests that stop the clock
 	s      *scripts
 	client broker.ID // names this client where workers are registered
 	hub    hub
@@ -24,7 +25,7 @@ type Broker struct {
 	closed chan struct{}
 
 	mu      sync.Mutex
-	known   map[string]bool          // queues that are there for sure
+	known   map[string]time.Time     // when queues were last made sure to be there
 	held    map[broker.Ref]heldLease // not Remote, and not settled here
 	swept   int                      // leases held after the last sweep
 	workers map[string]registered    // registered here, by id
@@ -44,8 +45,9 @@ func newBroker(t transport, _ Config) (*Broker, error) { return newBrokerWith(t,
 func newBrokerWith(t transport, s *scripts) *Broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
-		t: t, s: s, client: broker.NewID(), ctx: ctx, cancel: cancel, closed: make(chan struct{}),
-		known: map[string]bool{}, held: map[broker.Ref]heldLease{}, workers: map[string]registered{},
+		since: time.Since,
+		t:     t, s: s, client: broker.NewID(), ctx: ctx, cancel: cancel, closed: make(chan struct{}),
+		known: map[string]time.Time{}, held: map[broker.Ref]heldLease{}, workers: map[string]registered{},
 		caps: broker.Caps{
 			Broker: "redis", Durability: t.durability(), MaxBatch: maxBatch, MaxBytes: broker.MaxCallBytes, Retry: retryTime,
 		},

@@ -16,13 +16,13 @@ import (
 //     variables of one function around the parts, since a function that is made
 //     finds a variable of its own surroundings only by going through all that are
 //     in use there, one of the surroundings' surroundings at once.
-//   - Parts that many calls do not need are defined when one of their tables is
-//     first used.
+//   - Parts that many calls do not need are defined when their table is first
+//     used; their other names are their own.
 
-// lazy are the parts that are defined when they are first used, and the tables
-// that they define.
+// lazy are the parts that are defined when they are first used, and the table that
+// each defines.
 var lazy = map[string]string{
-	"turn": "Turn", "stand": "Stand", "gate": "Gate", "key": "Key", "room": "Room", "walk": "Walk", "pick": "Pick",
+	"lane": "Lane", "life": "Life", "add": "Add", "turn": "Turn", "stand": "Stand", "gate": "Gate", "key": "Key", "room": "Room", "walk": "Walk", "pick": "Pick",
 	"alive": "Worker", "repair": "Repair",
 }
 
@@ -37,7 +37,8 @@ end
 var (
 	constants = regexp.MustCompile(`^local ([A-Za-z_0-9, ]+) = ((?:-?[0-9]+|'(?:[^'\\]|\\.)*')(?:, *(?:-?[0-9]+|'(?:[^'\\]|\\.)*'))*)(?: *--.*)?$`)
 	variables = regexp.MustCompile(`^local (?:function ([A-Za-z_0-9]+)|([A-Za-z_0-9, ]+?)(?: =.*)?$)`)
-	word      = regexp.MustCompile(`[A-Za-z_][A-Za-z_0-9]*|'(?:[^'\\]|\\.)*'`)
+	literal   = regexp.MustCompile(`-?[0-9]+|'(?:[^'\\]|\\.)*'`)
+	word      = regexp.MustCompile(`[.:]?[A-Za-z_][A-Za-z_0-9]*|'(?:[^'\\]|\\.)*'`)
 )
 
 // builder joins the parts of a script.
@@ -46,16 +47,16 @@ type builder struct {
 	names []string          // variables
 }
 
-// part adds a part of a script, without comments and indentation. The names of
-// its own stay there.
-func (b *builder) part(source string, own bool) string {
+// part adds a part of a script, without comments and indentation. Of its names
+// those that shared chooses belong to the whole script; the others stay there.
+func (b *builder) part(source string, shared func(name string) bool) string {
 	var out strings.Builder
 	for line := range strings.Lines(source) {
 		line = strings.TrimRight(line, "\n")
 		if m := constants.FindStringSubmatch(line); m != nil && b.constant(m[1], m[2]) {
 			continue
 		}
-		if m := variables.FindStringSubmatch(line); m != nil && !own {
+		if m := variables.FindStringSubmatch(line); m != nil && shared(split(m[1] + m[2])[0]) {
 			b.name(split(m[1] + m[2]))
 			line = strings.TrimPrefix(line, "local ")
 			if !strings.Contains(line, "=") && m[1] == "" {
@@ -80,6 +81,8 @@ func (b *builder) part(source string, own bool) string {
 	return out.String()
 }
 
+func none(string) bool { return false }
+
 func split(list string) (all []string) {
 	for _, name := range strings.Split(list, ",") {
 		all = append(all, strings.TrimSpace(name))
@@ -99,10 +102,7 @@ func (b *builder) name(names []string) {
 
 // constant learns names of constants.
 func (b *builder) constant(names, values string) bool {
-	n, v := split(names), word.FindAllString(values, -1)
-	if v == nil {
-		v = split(values)
-	}
+	n, v := split(names), literal.FindAllString(values, -1)
 	if len(n) != len(v) {
 		return false
 	}
@@ -118,15 +118,16 @@ func join(parts []string, source func(part string) string) string {
 	var define strings.Builder
 	define.WriteString(lazily)
 	for _, p := range parts[:len(parts)-1] {
-		text := b.part(source(p), false)
-		if table := lazy[p]; table != "" {
+		table := lazy[p]
+		text := b.part(source(p), func(name string) bool { return table == "" || name == table })
+		if table != "" {
 			fmt.Fprintf(&define, "%s = lazily(function()\n%send, function() return %s end)\n", table, text, table)
 		} else {
 			define.WriteString(text)
 		}
 	}
 	name := parts[len(parts)-1]
-	last := b.part(source(name), true)
+	last := b.part(source(name), none)
 	return "local " + strings.Join(b.names, ", ") + "\nlocal function define()\n" + define.String() + "end\n" +
 		b.fast(name, source) + "define()\nlocal function main()\n" + last + "end\nreturn main()\n"
 }
@@ -136,7 +137,7 @@ func (b *builder) fast(name string, source func(part string) string) string {
 	if name != "enqueue" {
 		return ""
 	}
-	text := b.part(source("fast"), true)
+	text := b.part(source("fast"), none)
 	head, rest, _ := strings.Cut(text, "\n") // short names, which the clock needs, too
-	return "do\n" + head + "\n" + b.part(source("time"), true) + rest + "local answers = fast()\nif answers then return answers end\nend\n"
+	return "do\n" + head + "\n" + b.part(source("time"), none) + rest + "local answers = fast()\nif answers then return answers end\nend\n"
 }

@@ -243,3 +243,72 @@ func TestAServersClockThatStepsBackEndsNoLeaseLaterAndNoneEarlier(t *testing.T) 
 		t.Errorf("token %v after %v", again[0].Token, l.Token)
 	}
 }
+
+func TestLargeJobsAreReadInSeveralAnswers(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	var refs []broker.Ref
+	for range 5 {
+		n := broker.NewJob{Task: "t", Payload: make([]byte, 3<<20)}
+		n.MakeID()
+		put1(t, b, "q", n)
+		refs = append(refs, broker.Ref{Queue: "q", ID: n.ID})
+	}
+	refs = append(refs, broker.Ref{Queue: "q", ID: broker.NewID()})
+	jobs, err := b.Get(t.Context(), refs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, j := range jobs {
+		if j.ID != refs[i].ID || i < 5 && len(j.Payload) != 3<<20 || i == 5 && j.State != 0 {
+			t.Errorf("job %d has %d bytes and is %v", i, len(j.Payload), j.State)
+		}
+	}
+	var got broker.Claimed
+	for n := 0; n < 5; n += len(got.Leases) {
+		got, err = b.Claim(t.Context(), broker.NewCall(), broker.ClaimRequest{Queues: []string{"q"}, Max: 100, Worker: "w"})
+		if err != nil || len(got.Leases) == 0 || len(got.Leases) > 3 || n+len(got.Leases) < 5 && !got.More {
+			t.Fatalf("a claim took %d after %d, more %v, %v", len(got.Leases), n, got.More, err)
+		}
+	}
+}
+
+func TestWhatCameAndWentIsForgotten(t *testing.T) {
+	x := openShop(t, redistest.Start(t, redistest.Options{}))
+	rate := broker.Setting{Kind: broker.LimitSetting, Name: "each", Limit: &broker.Limit{Tasks: []string{"many"}, Count: 1, Every: time.Second, Per: broker.PerTenant}}
+	x.must(x.b.Configure(x.t.Context(), broker.NewCall(), "q", broker.Change{Set: []broker.Setting{rate}}))
+	x.add(broker.NewJob{Task: "never", Priority: -5}) // a worker takes it, so that nobody begins anew
+	_, err := x.b.Extend(t.Context(), broker.ExtendRequest{Worker: broker.Worker{ID: "w"}})
+	x.must(err)
+	const tenants = 100
+	for i := range tenants {
+		x.add(broker.NewJob{Task: "many", Tenant: fmt.Sprint("tenant-", i), Priority: -5})
+	}
+	for range tenants {
+		x.end(x.claim("many")[0], broker.Ack)
+	}
+	key := func(name string) string { return x.ns + ":{q}:" + name }
+	served := "v" + "\x7f\xff\xff\xfb" // of priority -5
+	for _, name := range []string{"meach", served} {
+		if n := x.s.Must("HLEN", key(name)); n != int64(tenants) {
+			t.Fatalf("%q has %v fields, not %d", name, n, tenants)
+		}
+	}
+	x.clock.Advance(time.Minute)
+	for i := range 2 { // a turn of all later
+		x.add(broker.NewJob{Task: "many", Tenant: fmt.Sprint("last-", i), Priority: -5}, broker.NewJob{Task: "many", Tenant: "y", Priority: -5})
+		x.claim("many")
+		x.clock.Advance(time.Minute)
+		x.claim("many")
+	}
+	for range 200 {
+		_, err := x.b.Maintain(t.Context())
+		x.must(err)
+	}
+	for _, name := range []string{"meach", served} {
+		if n := x.s.Must("HLEN", key(name)).(int64); n > 5 {
+			t.Errorf("%q has %d fields after they said nothing any more", name, n)
+		}
+	}
+}

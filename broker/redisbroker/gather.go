@@ -27,8 +27,9 @@ const (
 	mostBytes  = 1 << 20 // of one run
 )
 
-// attempt brings calls to the server once; its error is a *failure.
-type attempt func(ctx context.Context, s *script, queue string, calls [][]byte) ([][]byte, error)
+// attempt brings calls to the server once; its error is a *failure. again says
+// that the reply to one of them was lost before.
+type attempt func(ctx context.Context, s *script, queue string, calls [][]byte, again bool) ([][]byte, error)
 
 // gather makes runs of concurrent calls. Of one script and queue one run is in
 // flight at a time; what comes meanwhile travels with the next, all at once.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,19 +21,20 @@ import (
 type fakeServer struct {
 	mu    sync.Mutex
 	runs  [][]string
+	again []bool          // of each run: a reply to it was lost before
 	take  time.Duration   // of a run
 	takes []time.Duration // of the first runs
 	deaf  bool            // a context's end does not end a run
 	fail  func(run int) error
 }
 
-func (f *fakeServer) attempt(ctx context.Context, _ *script, _ string, calls [][]byte) ([][]byte, error) {
+func (f *fakeServer) attempt(ctx context.Context, _ *script, _ string, calls [][]byte, again bool) ([][]byte, error) {
 	texts := make([]string, len(calls))
 	for i, c := range calls {
 		texts[i] = string(c)
 	}
 	f.mu.Lock()
-	f.runs = append(f.runs, texts)
+	f.runs, f.again = append(f.runs, texts), append(f.again, again)
 	n, take, fail := len(f.runs), f.take, f.fail
 	if n <= len(f.takes) {
 		take = f.takes[n-1]
@@ -305,6 +307,9 @@ func TestALostReplyIsRepeatedUntilThereIsOne(t *testing.T) {
 			t.Errorf("got %q, %v", o.answer, o.err)
 		}
 		wantRuns(t, f, "a", "a", "a", "a")
+		if !slices.Equal(f.again, []bool{false, true, true, true}) {
+			t.Errorf("repeats after a lost reply: %v", f.again)
+		}
 	})
 }
 
@@ -438,7 +443,7 @@ func TestEveryCallerGetsTheAnswerToItsOwnCall(t *testing.T) {
 	const callers, each = 32, 100
 	var mu sync.Mutex
 	done := map[string]int{}
-	server := func(_ context.Context, _ *script, _ string, calls [][]byte) ([][]byte, error) {
+	server := func(_ context.Context, _ *script, _ string, calls [][]byte, _ bool) ([][]byte, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		what := rand.IntN(10)

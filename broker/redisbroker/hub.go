@@ -16,6 +16,7 @@ type hub struct {
 	b    *Broker
 	all  sync.WaitGroup
 	mu   sync.Mutex
+	over bool            // nothing is begun any more
 	taps map[string]*tap // by queue
 	by   map[broker.ID]*waiter
 	seen map[*watch]bool
@@ -70,8 +71,23 @@ func (h *hub) init(b *Broker) {
 	h.b, h.taps, h.by, h.seen = b, map[string]*tap{}, map[broker.ID]*waiter{}, map[*watch]bool{}
 }
 
+// begin runs do in a goroutine that Close waits for; not when it has begun to
+// wait. h.mu is held.
+func (h *hub) begin(do func()) bool {
+	if h.over {
+		return false
+	}
+	h.all.Go(do)
+	return true
+}
+
 // wait returns when nobody listens any more.
-func (h *hub) wait() { h.all.Wait() }
+func (h *hub) wait() {
+	h.mu.Lock()
+	h.over = true
+	h.mu.Unlock()
+	h.all.Wait()
+}
 
 func (h *hub) enter() *waiter {
 	w := &waiter{id: broker.NewID(), bell: make(chan struct{}, 1)}
@@ -147,7 +163,7 @@ func (h *hub) tap(queue string) *tap {
 	}
 	e = &tap{ready: make(chan struct{}), waiters: map[*waiter]bool{}, finals: map[broker.ID]map[*waiter]bool{}}
 	h.taps[queue] = e
-	h.all.Go(func() {
+	h.begin(func() {
 		err := h.b.t.listen(h.b.ctx, queue, func(message []byte) { h.heard(queue, e, message) })
 		_ = err // the broker is closed
 	})
@@ -189,8 +205,10 @@ func (h *hub) heard(queue string, e *tap, message []byte) {
 // withdraw takes a claim off the idle ones that does not wait any more: a job for
 // it would wake nobody.
 func (h *hub) withdraw(w *waiter, queues []string) {
-	ctx, cancel := context.WithTimeout(h.b.ctx, time.Second)
-	h.all.Go(func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.begin(func() {
+		ctx, cancel := context.WithTimeout(h.b.ctx, time.Second)
 		defer cancel()
 		for _, q := range queues {
 			if broker.ValidName(q) == nil {

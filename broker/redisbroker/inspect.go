@@ -36,28 +36,38 @@ func (b *Broker) get(ctx context.Context, s *script, refs []broker.Ref, watched 
 		}
 		for len(list) > 0 {
 			part := list[:min(len(list), maxBatch)]
-			list = list[len(part):]
-			p := newPacker(broker.ID{}).u64(watched.Microseconds()).u32(len(part))
-			for _, i := range part {
-				p = p.id(refs[i].ID)
-			}
-			u, err := b.call(ctx, s, queue, p)
-			if errors.Is(err, errNoQueue) {
-				continue
-			} else if err != nil {
+			left, err := b.getSome(ctx, queue, refs, part, watched, jobs)
+			if err != nil {
 				return nil, err
 			}
-			for _, i := range part {
-				if u.u8() == 1 {
-					jobs[i] = u.job(queue)
-				}
-			}
-			if u.err != nil {
-				return nil, u.err
-			}
+			list = append(left, list[len(part):]...)
 		}
 	}
 	return jobs, nil
+}
+
+// getSome reads jobs of one queue. It returns those that are to be asked for again,
+// since the answer was too large.
+func (b *Broker) getSome(ctx context.Context, queue string, refs []broker.Ref, part []int, watched time.Duration, jobs []broker.Job) (left []int, err error) {
+	p := newPacker(broker.ID{}).u64(watched.Microseconds()).u32(len(part))
+	for _, i := range part {
+		p = p.id(refs[i].ID)
+	}
+	u, err := b.call(ctx, b.s.get, queue, p)
+	if errors.Is(err, errNoQueue) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	for _, i := range part {
+		switch u.u8() {
+		case 1:
+			jobs[i] = u.job(queue)
+		case 2:
+			left = append(left, i)
+		}
+	}
+	return left, u.err
 }
 
 // place is where a walk through the jobs of a state stands.

@@ -60,7 +60,9 @@ func open(t testing.TB, url, namespace string, clock *brokertest.ManualClock) *B
 	if clock == nil {
 		return b
 	}
-	return newBrokerWith(timed{b.t, clock}, manualScripts())
+	still := newBrokerWith(timed{b.t, clock}, manualScripts())
+	still.since = func(time.Time) time.Duration { return 0 } // no weather takes time on that clock
+	return still
 }
 
 // stores counts the stores that tests have made.
@@ -74,6 +76,11 @@ func frozen(t testing.TB, url string) brokertest.Harness {
 	return brokertest.Harness{
 		Open:   func() broker.Broker { return open(t, url, namespace, clock) },
 		Reopen: true, Clock: clock, Advance: clock.Advance, StepWall: clock.StepWall, Frozen: true,
+		Check: func(t testing.TB) {
+			b := open(t, url, namespace, clock)
+			defer b.Close()
+			proved(t, namespace, b)
+		},
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,9 +39,10 @@ func (b *Broker) hold(leases []broker.Lease, ttl time.Duration) {
 // giveBack ends the leases that this client holds.
 func (b *Broker) giveBack(ctx context.Context) {
 	b.mu.Lock()
+	refs := slices.SortedFunc(maps.Keys(b.held), func(x, y broker.Ref) int { return cmp.Compare(b.held[x].token, b.held[y].token) })
 	by := map[string][]byte{}
-	for ref, l := range b.held {
-		by[ref.Queue] = packer(by[ref.Queue]).id(ref.ID).u64(int64(l.token))
+	for _, ref := range refs { // in the order of their claims
+		by[ref.Queue] = packer(by[ref.Queue]).id(ref.ID).u64(int64(b.held[ref].token))
 	}
 	clear(b.held)
 	b.mu.Unlock()
@@ -100,7 +103,11 @@ func (b *Broker) beat(ctx context.Context, queue string, r *broker.ExtendRequest
 	if broker.ValidName(queue) != nil {
 		return nil // there is no such queue
 	}
-	p := newPacker(broker.ID{}).u64(micros(r.TTL)).u32(len(part))
+	var id broker.ID
+	if slices.ContainsFunc(part, func(i int) bool { return len(r.Leases[i].Log) > 0 }) {
+		id = broker.NewID() // the transport may repeat it, and its lines are added once
+	}
+	p := newPacker(id).u64(micros(r.TTL)).u32(len(part))
 	for _, i := range part {
 		x := &r.Leases[i]
 		p = p.id(x.Ref.ID).u64(int64(x.Token)).flag(x.Progress != nil || len(x.Log) > 0)

@@ -105,11 +105,13 @@ func (l *line) run(patience time.Duration) (ran, repeat bool) {
 		return false, false
 	}
 	l.calls = l.calls[:0]
+	again := false
 	for _, a := range batch {
 		l.calls = append(l.calls, a.call)
+		again = again || a.lost
 	}
 	began := time.Now()
-	answers, err := l.g.attempt(ctx, l.key.script, l.key.queue, l.calls)
+	answers, err := l.g.attempt(ctx, l.key.script, l.key.queue, l.calls, again)
 	clear(l.calls)
 	return true, l.settle(batch, answers, err, time.Since(began))
 }

@@ -71,13 +71,17 @@ func (b *Broker) only(ctx context.Context, queue string) ([]string, error) {
 	return b.queues(ctx)
 }
 
+// knownFor is how long a queue is taken to be in the registry: a failover can lose
+// it there.
+const knownFor = time.Minute
+
 // ensure makes a queue that is not there: it is registered first, so that nobody
 // overlooks it, and told who works for it and whether somebody watches.
 func (b *Broker) ensure(ctx context.Context, queue string) error {
 	b.mu.Lock()
-	known := b.known[queue]
+	known, ok := b.known[queue]
 	b.mu.Unlock()
-	if known {
+	if ok && time.Since(known) < knownFor {
 		return nil
 	}
 	c, err := b.ask(ctx, addQueue, queue, nil, 0)
@@ -97,7 +101,7 @@ func (b *Broker) ensure(ctx context.Context, queue string) error {
 		return err
 	}
 	b.mu.Lock()
-	b.known[queue] = true
+	b.known[queue] = time.Now()
 	b.mu.Unlock()
 	return nil
 }

@@ -154,7 +154,7 @@ func (b *Broker) Configure(ctx context.Context, c broker.Call, queue string, cha
 			return errNoQueue
 		}
 		ch := change
-		if waited := time.Since(asked); waited > 100*time.Millisecond {
+		if waited := b.since(asked); waited > 100*time.Millisecond {
 			ch.Age += waited // the weather was bad
 		}
 		p, refused := s.change(c.ID, queue, &ch)

@@ -30,9 +30,10 @@ type script struct {
 // something carries its call id. It is safe for concurrent use.
 //
 // It repeats a call for at most broker.Caps.Retry (see retryFor) after the
-// first time. A server that stands still in between (stopped, swapped out) runs
-// what reached it when it goes on: scripts remember a call id for some minutes
-// longer than retryFor, so that such a repeat is still known.
+// first time, and only to a server that has just answered. One that stands still
+// even so (stopped, swapped out) runs what reached it when it goes on: scripts
+// remember a call id for some minutes longer than retryFor, so that such a
+// repeat is still known.
 type transport interface {
 	// run executes s on one queue. KEYS[1] is the queue's configuration, a
 	// key that is always there; KEYS[2] one that never is: together they make

@@ -2,6 +2,7 @@ package redisbroker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -36,13 +37,17 @@ func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 	if err := h.await(ctx, e); err != nil {
 		return nil, err
 	}
-	if err := b.announce(ctx); err != nil {
-		return nil, err
+	if !f.Settings { // of settings everybody is told
+		if err := b.announce(ctx); err != nil {
+			return nil, err
+		}
 	}
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.begin(func() { b.keepWatching(ctx, w) }) {
+		return nil, fmt.Errorf("redis: %w", broker.ErrClosed)
+	}
 	h.seen[w] = true
-	h.mu.Unlock()
-	h.all.Go(func() { b.keepWatching(ctx, w) })
 	return w.events, nil
 }
 
@@ -63,7 +68,9 @@ func (b *Broker) keepWatching(ctx context.Context, w *watch) {
 		case <-b.closed:
 			return
 		case <-tick.C:
-			_ = b.announce(ctx) // the next one may get through
+			if !w.f.Settings {
+				_ = b.announce(ctx) // the next one may get through
+			}
 		}
 	}
 }

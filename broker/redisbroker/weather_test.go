@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,9 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/redistest"
 )
+
+func TestMain(m *testing.M) {
+	logging.Disable() // the client's own log tells of each connection that was made to fail
+	os.Exit(m.Run())
+}
 
 // keep is a transition that a test can judge: it appends each call to a list
 // once, however often it is repeated, and publishes it.
@@ -409,6 +417,26 @@ func TestAnExhaustedPoolMakesCallsWait(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	p := redistest.NewProxy(t, s.Addr())
 	n := connect(t, p.URL(), Config{PoolSize: 1})
+	sent, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	p.Judge(func([]string) redistest.Verdict {
+		once.Do(func() { close(sent); <-goOn })
+		return redistest.Pass
+	})
+	held, release := context.WithCancel(t.Context())
+	holds := make(chan error, 1)
+	go func() { holds <- put(held, n, "holds the connection") }()
+	<-sent
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := n.run(ctx, keep, "other", [][]byte{[]byte("x")}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broker.ErrUnknown) {
+		t.Errorf("with no connection left: %v, want the context's error alone: it was never sent", err)
+	}
+	release()
+	if err := <-holds; !errors.Is(err, broker.ErrUnknown) {
+		t.Errorf("the call that holds the connection: %v, want ErrUnknown", err)
+	}
+	close(goOn)
 	p.Delay(20 * time.Millisecond)
 	var wg sync.WaitGroup
 	for i := range 20 { // a queue each, so that none travels with another
@@ -488,6 +516,41 @@ func TestABusyServerIsWaitedFor(t *testing.T) {
 		t.Error(err)
 	}
 	if got := logOf(s); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("kept %q", got)
+	}
+}
+
+// A repeat in the socket of a server that stands still would run whenever that
+// goes on, even after what the server remembers of the call is over.
+func TestNoRepeatIsSentToAServerThatStandsStill(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	p := redistest.NewProxy(t, s.Addr())
+	var runs atomic.Int64
+	p.Judge(func(args []string) redistest.Verdict {
+		if args[0] == "EVALSHA" || args[0] == "EVAL" {
+			runs.Add(1)
+		}
+		return redistest.Pass
+	})
+	n := connect(t, p.URL(), Config{CallTimeout: 100 * time.Millisecond})
+	if err := put(t.Context(), n, "before"); err != nil {
+		t.Fatal(err)
+	}
+	before := runs.Load()
+	s.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	if err := put(ctx, n, "stopped"); !errors.Is(err, broker.ErrUnknown) {
+		t.Errorf("got %v, want ErrUnknown", err)
+	}
+	if got := runs.Load() - before; got != 1 {
+		t.Errorf("the script was sent %d times to a server that did not answer, want once", got)
+	}
+	s.Cont()
+	if err := put(t.Context(), n, "stopped"); err != nil {
+		t.Error(err)
+	}
+	if got := logOf(s); !slices.Equal(got, []string{"before", "stopped"}) {
 		t.Errorf("kept %q", got)
 	}
 }

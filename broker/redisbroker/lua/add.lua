@@ -54,8 +54,8 @@ function Add.one(n)
 	end
 	local j = {
 		id = n.id, state = 0, reason = 0, ended = 0, flags = 0, task = task, prio = n.prio, eseq = 0, enqueued = Q.now,
-		changed = 0, claimed = 0, expires = 0, token = 0, attempts = 0, most = n.most, failures = 0, tlen = #n.tenant % 256,
-		glen = #n.group % 256, xlen = #n.ext, bytes = n.bytes, tenant = n.tenant, group = n.group, body = Job.size + #n.tenant + #n.group,
+		changed = 0, claimed = 0, expires = 0, token = 0, attempts = 0, most = n.most, failures = 0, tlen = #n.tenant,
+		glen = #n.group, xlen = #n.ext, bytes = n.bytes, tenant = n.tenant, group = n.group, body = Job.size + #n.tenant + #n.group,
 	}
 	local later, wall
 	j.runat, later, wall = Add.due(n)

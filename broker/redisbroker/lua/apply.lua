@@ -75,8 +75,8 @@ local function apply(arg)
 	local was = Calls.get(id)
 	if was then return was end
 	local f = Walk.filter(arg, i)
-	Life.promote(200)
-	Life.expired(100)
+	Q.promote(200)
+	Q.expire(100)
 	local changed, next, a, q = 0, 0, 0, 0
 	if kind >= 4 then
 		changed = pause(kind == 4)

@@ -9,6 +9,7 @@ local P = string.sub(KEYS[1], 1, -2)
 local CHANNEL = P .. 'm'
 local EVENTS = string.match(P, '^(.*{).*$') .. '*}:m'
 local NEVER = 9007199254740991 -- 2^53 - 1, later than every time
+local CALL_MS = 300000 -- how long the answer of a call is remembered: longer than it is repeated
 
 -- The states and reasons of a job, as package broker numbers and names them.
 local SCHEDULED, READY, LEASED, DONE, DEAD, CANCELLED = 1, 2, 3, 4, 5, 6

@@ -7,7 +7,7 @@
 -- It writes KEYS[1], j, x, l, o, h, r, n, L*, e, w, and u, v, F, W, Y, y, p, m, H, K, z*, Z, i.
 
 local IDLE, MARK, PAST = 1, 2, 4
-local EXAMINE = 100 -- lanes that one claim may find blocked
+local STEPS = 100 -- lanes that one claim may find blocked, or take a single job of
 
 -- quick leases a job of a lane that no limit binds and no order, as far as nothing
 -- is special about its record s (see Job.format): most jobs. It patches the header
@@ -82,9 +82,11 @@ local function begin(j, c)
 		if x.key and x.hold == 1 then Key.free(j) end
 		if x.start then Buf.zset(P .. (Job.is(j, WALL) and 's1' or 's0'), j.id, false) end
 	end
-	Gate.counted(j, 1)
-	for _, r in ipairs(Gate.of(j.task)) do
-		if r.running == 0 then Gate.take(Gate.meter(r, Gate.value(r, j))) end
+	if Q.is(LIMITS) then
+		Gate.counted(j, 1)
+		for _, r in ipairs(Gate.of(j.task)) do
+			if r.running == 0 then Gate.take(Gate.meter(r, Gate.value(r, j))) end
+		end
 	end
 	if c.l.ordered and not Gate.holder(c.l.value) then Gate.hold(c.l.value, j.id) end
 	Turn.charge(c.l.pb, j.tenant, 1)
@@ -144,25 +146,27 @@ end
 -- because it had found too many blocked.
 local function pick(tasks, c)
 	local slots, more = Pick.slots(tasks)
-	local refused = 0
+	local steps = 0
 	while c.n < c.most and c.bytes > 0 do
 		local best, second = Pick.leaders(slots)
 		if not best then return more end
 		local l = Lane.get(best.lane)
 		local gate, until_
-		if Pick.real(best, l) then gate, until_ = Gate.refuses(l, Lane.first(l)) else refused = refused + 1 end
+		local bound = l.ordered or Q.is(LIMITS) -- else no gate is one for it
+		if Pick.real(best, l) and bound then gate, until_ = Gate.refuses(l, Lane.first(l)) end
+		steps = steps + 1
 		if best.slot.stale then
-			if refused >= EXAMINE then return true end
+			if steps >= STEPS then return true end
 		elseif gate then
 			Pick.away(slots, best, l, gate, until_)
-			refused = refused + 1
-			if refused >= EXAMINE then return true end
+			if steps >= STEPS then return true end
 		else
 			local n, at, sq = 1, nil, nil
-			local free = not l.ordered and Gate.of(l.task) == NONE
+			local free = not bound or not l.ordered and Gate.of(l.task) == NONE
 			if free and not c.shared[best.pb] then
 				if Pick.alone(slots, best) then
-					n = min(c.most - c.n, 64)
+					local size = Q.rbytes / max(Q.ready, 1) -- as they are on the average
+					n = max(min(c.most - c.n, 64, floor(c.bytes / (size + 300))), 1)
 					if second and second.pb == best.pb then at, sq = second.at, second.sq end
 				else
 					c.shared[best.pb] = true -- so it stays while this claim lasts, or costs little
@@ -174,6 +178,7 @@ local function pick(tasks, c)
 				if s == best.slot or s.c and s.c.pb == best.pb then s.stale = true end
 			end
 			if Q.parked ~= parked then slots = Pick.slots(tasks) end
+			if steps >= STEPS then return true end
 		end
 	end
 	return true
@@ -259,9 +264,9 @@ local function claim(arg)
 	id, flags, c.most, c.bytes, ttl, wait, waiter, c.worker, n, i = unpack_('>c16BI4I4I8I8c16I2c0I2', arg)
 	local was = Calls.get(id)
 	if was and (was ~= '' or band(flags, PAST) == 0) then return answer(string.byte(was) == 1, again(was)) end
-	local more = Life.promote(200)
-	more = Life.expired(100) or more
-	Gate.rouse()
+	local more = Q.promote(200)
+	more = Q.expire(100) or more
+	if Q.wake <= Q.now then Gate.rouse() end
 	local tasks = tasks_of(arg, i, n)
 	if not Q.is(PAUSED) then
 		c.expires = Q.now + ttl

@@ -77,13 +77,14 @@ local function schedules(arg, i)
 	return i
 end
 
+-- told publishes which settings changed: they do seldom, and workers watch them.
 local function told(arg, i)
 	local n
 	n, i = unpack_('>I4', arg, i)
 	for _ = 1, n do
 		local kind, name
 		kind, name, i = unpack_('>I2c0I2c0', arg, i)
-		if Q.watch > Q.now then call('PUBLISH', EVENTS, 's' .. str(P) .. str(kind) .. str(name) .. pack('>I8', Q.now)) end
+		call('PUBLISH', EVENTS, 's' .. str(P) .. str(kind) .. str(name) .. pack('>I8', Q.now))
 	end
 end
 
@@ -92,7 +93,7 @@ local function configure(arg)
 	local was = Calls.get(id)
 	if was then return was end
 	if saw ~= Q.revision then return CONFLICT end
-	Life.promote(200)
+	Q.promote(200)
 	call('SET', P .. 'S', set)
 	Q.revision = revision
 	local on

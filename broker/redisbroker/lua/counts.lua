@@ -3,7 +3,7 @@
 -- name and 14 numbers.
 
 local function counts(_)
-	Life.promote(200)
+	Q.promote(200)
 	local out = { OK .. pack('>BI6I6I8I4', Q.is(PAUSED) and 1 or 0, Q.depth, Q.high, Q.bytes, Q.tasks) }
 	for k, no in ipairs(Task.all()) do
 		local c = Count.task(no)

@@ -8,11 +8,11 @@ local function deliver(arg)
 	local key = P .. 'P' .. id
 	local was = call('GET', key)
 	if what == 1 then
-		if was then call('PEXPIRE', key, Calls.ms) end
+		if was then call('PEXPIRE', key, CALL_MS) end
 		return OK
 	end
 	if was then return was end
-	Life.promote(100)
+	Q.promote(100)
 	local how, job = Add.one((Add.read(arg, i)))
 	local answer = OK .. string.char(how) .. job
 	call('SET', key, answer, 'PX', 604800000)

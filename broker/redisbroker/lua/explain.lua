@@ -102,7 +102,7 @@ end
 
 local function explain(arg)
 	local _, id = unpack_('>c16c16', arg)
-	Life.promote(200)
+	Q.promote(200)
 	local j = Job.load(id)
 	if not j then return say(NOTFOUND) end
 	if j.state >= DONE then return say(FINAL, j.state * 32 + j.reason) end

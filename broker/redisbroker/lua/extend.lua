@@ -1,5 +1,5 @@
 -- extend is a heartbeat for the leases of one queue.
--- Call: call id (none), TTL µs, number; for each: id, token, whether it says
+-- Call: call id (none without log lines, which a repeat does not add again), TTL µs, number; for each: id, token, whether it says
 -- something, percent (255: unchanged), note, number of log lines, lines.
 -- Answer: status; for each: 0 lost, 1 held, 2 to be cancelled, and the expiry.
 -- It writes KEYS[1], j, x, e.
@@ -26,8 +26,8 @@ local function noted(j, percent, note, lines)
 end
 
 local function extend(arg)
-	local _, ttl, n, i = unpack_('>c16I8I4', arg)
-	local expires = Q.now + ttl
+	local call_id, ttl, n, i = unpack_('>c16I8I4', arg)
+	local expires, told = Q.now + ttl, Calls.get(call_id)
 	local out = { OK }
 	for k = 1, n do
 		local id, token, says, percent, note, count
@@ -39,6 +39,7 @@ local function extend(arg)
 			j.expires = expires
 			Buf.zset(P .. 'e', id, expires)
 			Q.lease = min(Q.lease, expires)
+			if told then lines = {} end
 			if says == 1 then noted(j, percent, note, lines) end
 			Job.save(j)
 			out[k + 1] = (Job.is(j, ASKED) and '\2' or '\1') .. pack('>I8', expires)
@@ -46,6 +47,7 @@ local function extend(arg)
 			out[k + 1] = '\0' .. pack('>I8', 0)
 		end
 	end
+	Calls.keep(call_id, '1')
 	return table.concat(out)
 end
 

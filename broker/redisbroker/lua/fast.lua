@@ -44,7 +44,7 @@ local function fast()
 		local sq = pack('>I6', seq)
 		call('SET', P .. 'j' .. j.id, front .. sq .. sq .. middle .. j.rest)
 		call('ZADD', lane, now, sq .. j.id)
-		call('SET', P .. 'i' .. j.call, '\0', 'PX', 300000)
+		call('SET', P .. 'i' .. j.call, '\0', 'PX', CALL_MS)
 		local size = unpack_('>I4', j.rest, 13)
 		bytes, rbytes = bytes + size, rbytes + size
 	end

@@ -61,7 +61,10 @@ function Gate.meter(r, value)
 			else
 				local count
 				m.us, m.sub, m.rated, count = unpack_('>I8I8I8I8', s)
-				if count ~= r.count then m.sub = floor(m.sub * r.count / count) end
+				if count ~= r.count then -- in the parts of the new rate, never earlier
+					m.sub = math.ceil(m.sub * r.count / count)
+					if m.sub >= r.unit then m.us, m.sub = m.us + 1, m.sub - r.unit end
+				end
 			end
 		end
 		Gate.meters[name] = m
@@ -132,22 +135,39 @@ function Gate.hold(group, id)
 	Buf.hset(P .. 'H', group, id)
 end
 
+-- full reports whether a limit has no room for a lane, its gate, and until when if
+-- it is a rate.
+local function full(r, l)
+	local m = Gate.meter(r, Gate.value(r, l))
+	if r.running > 0 then return m.n >= r.running, Gate.name(r, m.value) end
+	local at = Gate.allowed(m)
+	return at > Q.now, Gate.name(r, m.value), at
+end
+
+local function taken(l, first)
+	local holder = l.ordered and Gate.holder(l.value)
+	return holder and holder ~= first
+end
+
 -- refuses returns the gate that keeps the first job of a lane from being claimed
 -- now, and until when if it is a rate; nil for none.
 function Gate.refuses(l, first)
 	for _, r in ipairs(Gate.of(l.task)) do
-		local m = Gate.meter(r, Gate.value(r, l))
-		if r.running > 0 then
-			if m.n >= r.running then return Gate.name(r, m.value), nil, m end
-		else
-			local at = Gate.allowed(m)
-			if at > Q.now then return Gate.name(r, m.value), at, m end
-		end
+		local is, gate, until_ = full(r, l)
+		if is then return gate, until_ end
 	end
-	if l.ordered then
-		local holder = Gate.holder(l.value)
-		if holder and holder ~= first then return 'G' .. l.value, nil, nil end
+	if taken(l, first) then return 'G' .. l.value, nil end
+end
+
+-- keeps reports whether one gate keeps a lane back, whatever others do, and until
+-- when if it is a rate.
+function Gate.keeps(gate, l, first)
+	if gate == 'G' .. l.value then return taken(l, first) end
+	for _, r in ipairs(Gate.of(l.task)) do
+		local is, name, until_ = full(r, l)
+		if name == gate then return is, until_ end
 	end
+	return false
 end
 
 -- park puts a lane among those that wait at a gate.
@@ -195,10 +215,24 @@ function Gate.free(gate)
 	for _, task in ipairs(tasks) do Wake.ready(task, 1) end
 end
 
--- shut notes that a gate has no room, and until when if it is a rate.
+-- binds reports whether a gate is one for a task. Since limits change, lanes may
+-- wait at one that is not any more.
+function Gate.binds(gate, task)
+	if string.sub(gate, 1, 1) == 'G' then return true end
+	for _, r in ipairs(Gate.of(task)) do
+		if string.sub(gate, 2, #r.name + 2) == r.name .. '\0' then return true end
+	end
+	return false
+end
+
+-- shut notes that a gate has no room, and until when if it is a rate. It has to be
+-- looked at all the same as long as lanes wait there that it does not bind.
 function Gate.shut(gate, until_)
-	call('SREM', P .. 'F', gate)
 	Gate.wake(gate, until_)
+	for _, task in ipairs(call('SMEMBERS', P .. 'y' .. gate)) do
+		if not Gate.binds(gate, task) then return end
+	end
+	call('SREM', P .. 'F', gate)
 end
 
 function Gate.wake(gate, until_)
@@ -212,6 +246,8 @@ end
 -- limits have changed.
 function Gate.look()
 	if Q.parked == 0 then return end
+	call('DEL', P .. 'W')
+	Q.wake = NEVER
 	if call('EXISTS', P .. 'FX') == 1 then
 		call('SUNIONSTORE', P .. 'FX', P .. 'FX', P .. 'X')
 	else

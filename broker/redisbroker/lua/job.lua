@@ -22,9 +22,9 @@ function Job.parse(id, s)
 		changed = changed, claimed = claimed, expires = expires, token = token, attempts = attempts, most = most,
 		failures = failures, tlen = tlen, glen = glen, xlen = xlen, bytes = bytes, rec = s, tenant = '', group = '',
 	}
+	if band(flags, T256) ~= 0 then tlen = 256 end
+	if band(flags, G256) ~= 0 then glen = 256 end
 	if tlen + glen > 0 then
-		if band(flags, T256) ~= 0 then tlen = 256 end
-		if band(flags, G256) ~= 0 then glen = 256 end
 		local at = Job.size
 		local need = at + tlen + glen + xlen
 		if #s < need then
@@ -60,7 +60,7 @@ end
 
 function Job.header(j)
 	return pack(Job.format, j.state * 32 + j.reason, j.flags + j.ended * ENDED, (unpack_('>I3', j.task)), j.prio, j.runat,
-		j.pseq, j.eseq, j.enqueued, j.changed, j.claimed, j.expires, j.token, j.attempts, j.most, j.failures, j.tlen, j.glen,
+		j.pseq, j.eseq, j.enqueued, j.changed, j.claimed, j.expires, j.token, j.attempts, j.most, j.failures, j.tlen % 256, j.glen % 256,
 		j.xlen, j.bytes)
 end
 

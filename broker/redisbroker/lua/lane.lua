@@ -3,7 +3,7 @@
 -- it has any it stands among the open lanes of its task, or where a gate has
 -- parked it (hash Y: lane to gate). Sorted sets h and priority: all lanes by head.
 
-local Lane = { of = {}, todo = {} }
+local Lane = { of = {}, todo = {}, prios = {} }
 
 -- id names a lane: task, priority, whether it is ordered, tenant and group.
 function Lane.name(j)
@@ -82,8 +82,12 @@ function Lane.settle(l)
 	if old then heads[old.sq .. l.id] = false end
 	if new then
 		heads[new.sq .. l.id] = new.at
-		if not old then call('ZADD', P .. 'r', 2147483648 - l.prio, l.pb) end
+		if not old and not Lane.prios[l.pb] then
+			Lane.prios[l.pb] = true
+			call('ZADD', P .. 'r', 2147483648 - l.prio, l.pb)
+		end
 	elseif not Lane.busy(l.pb) then
+		Lane.prios[l.pb] = nil
 		call('ZREM', P .. 'r', l.pb)
 	end
 	local S, gate = Lane.stand(l)

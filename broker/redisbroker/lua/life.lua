@@ -53,7 +53,7 @@ function Life.leave(j)
 	elseif j.state == LEASED then
 		Buf.zset(P .. 'e', j.id, false)
 		Buf.hset(P .. 'w', j.id, false)
-		Gate.counted(j, -1)
+		if Q.is(LIMITS) then Gate.counted(j, -1) end
 		j.expires = 0
 	elseif Job.is(j, KEPT) then
 		Buf.zset(P .. 'k', j.id, false)
@@ -100,7 +100,6 @@ end
 
 -- promote makes ready at most n due jobs, those first that were due first.
 function Life.promote(n)
-	if Q.due0 > Q.now and Q.due1 > Q.wall then return false end
 	local since = Q.last
 	Buf.one(P .. 'd0')
 	Buf.one(P .. 'd1')
@@ -282,12 +281,19 @@ end
 
 -- expired ends at most n leases that are over.
 function Life.expired(n)
-	if Q.lease > Q.now then return false end
 	Buf.one(P .. 'e')
-	local ids = call('ZRANGEBYSCORE', P .. 'e', '-inf', Q.now, 'LIMIT', 0, n)
+	local ids, jobs = call('ZRANGEBYSCORE', P .. 'e', '-inf', Q.now, 'LIMIT', 0, n), {}
 	for _, id in ipairs(ids) do
 		local j = Job.load(id)
-		if j and j.state == LEASED then Life.expire(j, R_expired) else Buf.zset(P .. 'e', id, false) end
+		if j and j.state == LEASED then jobs[#jobs + 1] = j else Buf.zset(P .. 'e', id, false) end
+	end
+	table.sort(jobs, function(x, y) -- those that end together as they were claimed
+		if x.expires ~= y.expires then return x.expires < y.expires end
+		return x.eseq < y.eseq
+	end)
+	for _, old in ipairs(jobs) do
+		local j = Job.load(old.id)
+		if j and j.state == LEASED then Life.expire(j, R_expired) end
 	end
 	Q.lease = Life.bound('e')
 	return #ids == n
@@ -321,15 +327,4 @@ function Life.signal(j)
 	Job.set(c, 'b', string.sub(seen, 1, at) .. string.char(bits + mask) .. string.sub(seen, at + 2))
 	Job.set(c, 'n', left)
 	if not had then Job.save(c) end
-end
-
--- finish writes what is gathered: at the end of every script.
-local function finish()
-	Lane.flush()
-	if rawget(Gate, 'flush') then Gate.flush() end -- else nobody has used it
-	if rawget(Turn, 'flush') then Turn.flush() end
-	Count.flush()
-	Buf.flush()
-	Wake.flush()
-	Q.save()
 end

@@ -8,7 +8,7 @@ local BYTES = 8388608
 local function list(arg)
 	local _, state, at, seq, most, look, i = unpack_('>c16BI8I6I4I4', arg)
 	local f = Walk.filter(arg, i)
-	Life.promote(200)
+	Q.promote(200)
 	Lane.flush()
 	Count.flush()
 	Buf.flush()

@@ -1,5 +1,16 @@
 -- main: runs the calls of a script one after the other.
 
+-- finish writes what is gathered: at the end of every script.
+local function finish()
+	if rawget(Lane, 'flush') then Lane.flush() end -- else nobody has used it
+	if rawget(Gate, 'flush') then Gate.flush() end
+	if rawget(Turn, 'flush') then Turn.flush() end
+	Count.flush()
+	Buf.flush()
+	Wake.flush()
+	Q.save()
+end
+
 -- run makes each call. One that finds no queue, or one of a newer format, is
 -- answered so.
 local function run(step)

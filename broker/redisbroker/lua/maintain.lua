@@ -43,7 +43,7 @@ local function waits()
 	call('ZREMRANGEBYSCORE', P .. 'Z', '-inf', Q.now)
 	call('ZREMRANGEBYSCORE', P .. 'B', '-inf', Q.now)
 	local first = Q.fix % max(Q.tasks, 1)
-	Q.fix = first + 32
+	Q.fix = (Q.fix + 32) % 1048576
 	local keys = { P .. 'z*' }
 	for k = 1, min(Q.tasks, 32) do keys[k + 1] = P .. 'z' .. pack('>I3', (first + k - 1) % Q.tasks + 1) end
 	for _, key in ipairs(keys) do
@@ -53,18 +53,46 @@ local function waits()
 	end
 end
 
+-- forget takes some fields out of a hash that say nothing any more.
+local function forget(key, over)
+	local some = call('HRANDFIELD', key, 16, 'WITHVALUES')
+	for i = 1, #some, 2 do
+		if over(some[i + 1]) then call('HDEL', key, some[i]) end
+	end
+end
+
+-- full forgets buckets that are full again, and the service of tenants that is past:
+-- values and tenants come and go without end.
+local function full()
+	if Q.is(LIMITS) then
+		Gate.flush()
+		Buf.flush()
+		Gate.meters = {}
+		if not Gate.rules then Gate.load() end
+		for k = 1, min(#Gate.all, 16) do
+			local r = Gate.all[(Q.fix + k) % #Gate.all + 1] -- others at the next time
+			if r.running == 0 then forget(P .. 'm' .. r.name, function(s) return unpack_('>I8', s) < Q.now end) end
+		end
+	end
+	for _, pb in ipairs(call('ZRANGE', P .. 'r', 0, 3)) do
+		local now = Turn.now(pb)
+		forget(P .. 'v' .. pb, function(s) return unpack_('>d', s) <= now end)
+	end
+end
+
 local function maintain(arg)
 	local _, n, fix, i = unpack_('>c16I4B', arg)
-	local more = Life.promote(n)
-	more = Life.expired(n) or more
+	local more = Q.promote(n)
+	more = Q.expire(n) or more
 	more = starts(n) >= n or more
 	more = keeps(n) >= n or more
 	more = Key.sweep(n) >= n or more
 	Gate.rouse()
 	waits()
-	local proving = fix == 1 and Repair.step(100)
+	full()
+	local proving = fix == 1 and Repair.step(50)
 	local next = min(Q.due0 - Q.now, Q.due1 - Q.wall, Q.lease - Q.now, Q.start0 - Q.now, Q.start1 - Q.wall, Q.keep - Q.now, Q.wake - Q.now, Q.keyed - Q.now)
-	if proving then next = min(next, 1000000) end
+	if proving then next = min(next, 5000000) end
 	if next > NEVER / 2 then next = 0 else next = max(next, 1) end
 	local out = { OK .. pack('>BI8', more and 1 or 0, next), '' }
 	local entries = call('HSCAN', P .. 'O', 0, 'COUNT', 64)[2]

@@ -15,7 +15,7 @@ function Pick.slots(tasks)
 	for _, task in ipairs(tasks) do wanted[task] = true end
 	for _, gate in ipairs(gates) do
 		for _, task in ipairs(call('SMEMBERS', P .. 'y' .. gate)) do
-			if wanted[task] then list[#list + 1] = { S = Gate.stand(gate, task), gate = gate, stale = true } end
+			if wanted[task] then list[#list + 1] = { S = Gate.stand(gate, task), gate = gate, task = task, stale = true } end
 		end
 	end
 	return list, more
@@ -47,7 +47,7 @@ function Pick.away(slots, c, l, gate, until_)
 	if c.slot.gate == gate then
 		Gate.shut(gate, until_)
 		for _, s in ipairs(slots) do
-			if s.gate == gate then s.gone, s.stale = true, true end
+			if s.gate == gate and Gate.binds(gate, s.task) then s.gone, s.stale = true, true end
 		end
 		return
 	end

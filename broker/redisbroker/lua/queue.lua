@@ -59,6 +59,18 @@ function Q.clock(arg)
 	Q.seq = max(Q.seq, floor(wall / 1000) * 32)
 end
 
+-- promote makes at most n due jobs ready, and expire ends at most n leases that are
+-- over; each returns whether there may be more.
+function Q.promote(n)
+	if Q.due0 > Q.now and Q.due1 > Q.wall then return false end
+	return Life.promote(n)
+end
+
+function Q.expire(n)
+	if Q.lease > Q.now then return false end
+	return Life.expired(n)
+end
+
 -- passed notes that all that was due by now is done.
 function Q.passed() Q.last = Q.now end
 

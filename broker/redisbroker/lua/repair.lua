@@ -67,15 +67,12 @@ local function lane(l)
 	if Stand.prove(S, l, h) then fixed('stand') end
 end
 
--- held proves what a job that is not final holds: its key, its ordered group, and
--- the deadline of its start.
+-- held proves what a job that is not final holds: its ordered group, and the
+-- deadline of its start. (Not its key: a requeued job may have lost that to another
+-- for good.)
 local function held(j)
 	if j.state > LEASED then return end
 	local x = Job.ext(j)
-	if x.key and (x.hold == 0 or x.hold == 1 and j.claimed == 0) and not Key.holder(j.task, x.key) then
-		Key.hold(j.task, x.key, j.id, x.digest, 0)
-		fixed('K')
-	end
 	local group = j.group ~= '' and j.group or j.tenant
 	if j.state == LEASED and Job.is(j, ORDERED) and not Gate.holder(group) then
 		Gate.hold(group, j.id)
@@ -119,9 +116,9 @@ end
 -- The indexes, and what is right in each.
 local steps = {
 	function(at) -- all records of the server that are this queue's
-		local r = call('SCAN', at, 'MATCH', string.gsub(P, '([%[%]?*\\])', '\\%1') .. 'j*', 'COUNT', 256)
+		local r = call('SCAN', at, 'MATCH', string.gsub(P, '([%[%]?*\\])', '\\%1') .. 'j*', 'COUNT', 64)
 		for _, key in ipairs(r[2]) do record(string.sub(key, #P + 2)) end
-		return r[1], max(#r[2], 64)
+		return r[1], max(#r[2], 16)
 	end,
 	function(at) return within('e', at, by_id(function(j) return j.state == LEASED end)) end,
 	function(at) return within('k', at, by_id(function(j) return j.state >= DONE end)) end,
@@ -163,10 +160,13 @@ local steps = {
 		for i = 1, #list, 2 do
 			local l = Lane.get(list[i])
 			if l.head then
-				local gate, until_ = Gate.refuses(l, Lane.first(l))
-				if gate ~= list[i + 1] then
-					if call('SADD', P .. 'F', list[i + 1]) == 1 then fixed('F') end
-				elseif until_ and not call('ZSCORE', P .. 'W', gate) then
+				local gate = list[i + 1]
+				local is, until_ = Gate.keeps(gate, l, Lane.first(l))
+				local looked = call('SISMEMBER', P .. 'F', gate) + call('SISMEMBER', P .. 'FX', gate) > 0
+				if not looked and not is then
+					call('SADD', P .. 'F', gate)
+					fixed('F')
+				elseif not looked and until_ and not call('ZSCORE', P .. 'W', gate) then
 					Gate.wake(gate, until_)
 					fixed('W')
 				end

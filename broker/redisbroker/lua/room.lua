@@ -71,40 +71,79 @@ local function step(w)
 	if w.first then w.skip, w.first = w.first, nil else w.at = w.at + 2 end
 end
 
--- goes reports whether the job at (at, sq, own) of a lane is dropped before that of
+-- before reports whether the job that a walk shows is dropped before that of
 -- another.
-local function goes(l, at, sq, own, o)
-	if l.prio ~= o.w.l.prio then return l.prio < o.w.l.prio end
-	if at ~= o.at then return at < o.at end
-	if sq ~= o.sq then return sq < o.sq end
-	return own < o.own
+local function before(x, y)
+	if x.l.prio ~= y.l.prio then return x.l.prio < y.l.prio end
+	if x.show.at ~= y.show.at then return x.show.at < y.show.at end
+	if x.show.sq ~= y.show.sq then return x.show.sq < y.show.sq end
+	return x.show.own < y.show.own
+end
+
+-- show has a walk show its next job. It returns whether there is one.
+local function show(w)
+	local id, at, sq, own = peek(w)
+	w.show = id and { id = id, at = at, sq = sq, own = own }
+	return id
+end
+
+-- sink puts the first of a heap of walks where it belongs, lift the last.
+local function sink(heap)
+	local i, n = 1, #heap
+	while true do
+		local k = 2 * i
+		if k > n then return end
+		if k < n and before(heap[k + 1], heap[k]) then k = k + 1 end
+		if not before(heap[k], heap[i]) then return end
+		heap[i], heap[k] = heap[k], heap[i]
+		i = k
+	end
+end
+
+local function lift(heap)
+	local i = #heap
+	while i > 1 do
+		local k = floor(i / 2)
+		if not before(heap[i], heap[k]) then return end
+		heap[i], heap[k] = heap[k], heap[i]
+		i = k
+	end
+end
+
+-- pass goes on to the next job of the first walk of a heap.
+local function pass(heap)
+	step(heap[1])
+	if not show(heap[1]) then
+		heap[1] = heap[#heap]
+		heap[#heap] = nil
+	end
+	if heap[1] then sink(heap) end
 end
 
 -- victims adds to dropped what has to go so that more jobs fit into c: of the
 -- lowest priority first, and of those the longest waiting. It returns whether
 -- they then fit. A lane is looked at once those before it have nothing earlier.
 local function victims(c, tenant, jobs, bytes, dropped)
-	local from, open = source(tenant), {}
+	local from, heap = source(tenant), {}
 	local next = more(from)
+	if next then show(next) end
 	while over(c, jobs, bytes) do
-		local best
-		for _, w in ipairs(open) do
-			local id, at, sq, own = peek(w)
-			if id and (not best or goes(w.l, at, sq, own, best)) then best = { w = w, id = id, at = at, sq = sq, own = own } end
-		end
-		if next and (not best or goes(next.l, next.l.head.at, next.l.head.sq, 0, best)) then
-			open[#open + 1] = next
+		if next and (not heap[1] or before(next, heap[1])) then
+			heap[#heap + 1] = next
+			lift(heap)
 			next = more(from)
-		elseif not best then
+			if next then show(next) end
+		elseif not heap[1] then
 			return false
 		else
-			step(best.w)
-			local j = not dropped[best.id] and Job.load(best.id)
+			local id = heap[1].show.id
+			local j = not dropped[id] and Job.load(id)
 			if j and j.state == READY then
 				jobs, bytes = jobs - 1, bytes - j.bytes
-				dropped[best.id] = true
-				dropped[#dropped + 1] = best.id
+				dropped[id] = true
+				dropped[#dropped + 1] = id
 			end
+			pass(heap)
 		end
 	end
 	return true

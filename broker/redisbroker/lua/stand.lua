@@ -37,7 +37,10 @@ function Stand.change(S, l, old, new)
 	local ek = P .. S .. 'e' .. l.pb .. l.tenant
 	local at0, m0 = top(ek)
 	if old then call('ZREM', ek, old.sq .. l.id) end
-	if new then call('ZADD', ek, new.at, new.sq .. l.id) end
+	if new then
+		call('ZADD', ek, new.at, new.sq .. l.id)
+		if at0 and not old and (new.at > at0 or new.at == at0 and new.sq .. l.id > m0) then return end -- behind others
+	end
 	local at1, m1 = top(ek)
 	if m0 ~= m1 or at0 ~= at1 then
 		Stand.entrant(S, l.pb, l.tenant, at0, m0 and string.sub(m0, 1, 6), at1, m1 and string.sub(m1, 1, 6))

@@ -13,7 +13,7 @@ local function tick(arg)
 	local answer = OK .. pack('>BI8', won and 1 or 0, Q.wall)
 	if won then
 		local jobs = Add.list(arg, i, n)
-		Life.promote(200)
+		Q.promote(200)
 		local bad = Add.members(jobs)
 		if bad then return bad end
 		call('HSET', P .. 'C', name, '\0' .. next)

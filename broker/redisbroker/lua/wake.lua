@@ -75,7 +75,7 @@ function Wake.tell(j, worker)
 end
 
 -- Calls remembers the answers of calls for as long as the transport repeats them.
-local Calls = { none = string.rep('\0', 16), ms = 300000 }
+local Calls = { none = string.rep('\0', 16) }
 
 function Calls.get(id)
 	if id == Calls.none then return nil end
@@ -83,5 +83,5 @@ function Calls.get(id)
 end
 
 function Calls.keep(id, answer)
-	if id ~= Calls.none then call('SET', P .. 'i' .. id, answer, 'PX', Calls.ms) end
+	if id ~= Calls.none then call('SET', P .. 'i' .. id, answer, 'PX', CALL_MS) end
 end
