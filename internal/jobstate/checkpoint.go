@@ -16,6 +16,7 @@ import (
 //	keys     uint32 n × (queue, task, key, id, digest, int64 until)
 //	members  uint32 n × (name, uint8 holds the epoch)
 //	workers  uint32 n × (id, name, host, pid, member, queues, tasks, concurrency, startedAt)
+//	moves    from version 3 on (movestore.go)
 //
 // A string is a uvarint k: 0 introduces a new one (uvarint length, bytes),
 // which becomes the next in number; from 1 on it is the k-th of those. The
@@ -75,7 +76,11 @@ func (e *encoder) flush(least int) {
 // it came about.
 func (s *State) Encode(w io.Writer) error {
 	e := &encoder{w: w, strs: map[string]uint64{}}
-	e.u32(checkpointVersion)
+	version := uint32(checkpointVersion)
+	if len(s.moves()) > 0 {
+		version = checkpointWithMoves
+	}
+	e.u32(version)
 	e.u32(s.epoch)
 	e.raw(s.boot[:])
 	e.i64(s.offset)
@@ -89,6 +94,7 @@ func (s *State) Encode(w io.Writer) error {
 	}
 	s.encodeKeys(e)
 	s.encodeMembers(e)
+	s.encodeMoves(e)
 	e.flush(0)
 	return e.err
 }

@@ -1,0 +1,397 @@
+package jobstate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// outbox is what has left a queue and is on its way to the other side: none of
+// it is the queue's any more, all of it is kept until it has arrived.
+type outbox struct {
+	jobs     []outgoing
+	keys     []outKey
+	signals  []signalOf
+	settings []outSetting
+	starts   map[string]start
+	paused   bool
+}
+
+// outgoing is a job on its way. It is in no list, lane or index.
+type outgoing struct {
+	job      *job
+	group    bool // it held its ordered group
+	keyHeld  bool
+	keyUntil int64
+}
+
+type outKey struct {
+	keyName
+	heldKey
+}
+
+// signalOf says that a member of a batch is final.
+type signalOf struct {
+	batch   broker.ID
+	ordinal uint32
+}
+
+type outSetting struct {
+	settingName
+	setting
+}
+
+// takeRec is a take record: what leaves, by name.
+type takeRec struct {
+	batch    uint64
+	ids      []broker.ID
+	keys     []keyName
+	signals  int // the first so many
+	settings []settingName
+	settled  bool // starts and pause leave, too
+}
+
+func (t *takeRec) empty() bool {
+	return len(t.ids)+len(t.keys)+t.signals+len(t.settings) == 0 && !t.settled
+}
+
+// OutJob is a job on its way, with the places of what the state does not hold.
+type OutJob struct {
+	Moved             broker.MovedJob
+	Body, Err, Result Loc
+}
+
+// Take takes a batch of a queue that leaves. The jobs of the answer stand in
+// out: the caller fills them in. An error means that nothing was written.
+func (s *State) Take(w *Writer, now Now, r *broker.MoveTake) (b broker.MoveBatch, out []OutJob, err error) {
+	q, err := s.under(r.Queue, r.ID, broker.Leaving)
+	if err != nil {
+		return b, nil, err
+	}
+	m := q.move
+	switch {
+	case m.runner != r.Runner && now.Steady < m.until:
+		return b, nil, fmt.Errorf("%w: queue %s %s: another run of this move goes on", broker.ErrConflict, r.Queue, m.said())
+	case r.Batch != m.batch+1 && (r.Batch != m.batch || m.batch == 0):
+		return b, nil, fmt.Errorf("%w: queue %s is at batch %d of its move: %d is neither it nor the next", broker.ErrConflict, r.Queue, m.batch, r.Batch)
+	}
+	s.promote(q, now)
+	if r.Batch == m.batch+1 {
+		s.takeNext(w, now, q, r.Max)
+	}
+	if until := satAdd(now.Steady, int64(ttl(r.TTL))); m.runner != r.Runner || until-m.until > int64(ttl(r.TTL))/3 {
+		rec := m.moveRec
+		rec.runner, rec.until = r.Runner, until
+		s.setMove(w, q.name, rec, true)
+	}
+	b, out = s.describeOut(now, q)
+	b.Done = r.Batch != b.Number && b.Left == 0
+	return b, out, nil
+}
+
+// takeNext takes what is next, jobs first; with nothing to take it only notes
+// that the last batch has arrived.
+func (s *State) takeNext(w *Writer, now Now, q *queue, most int) {
+	if most <= 0 || most > broker.MaxMoveJobs {
+		most = broker.MaxMoveJobs
+	}
+	m := q.move
+	t := takeRec{batch: m.batch + 1, ids: s.takeable(q, most), signals: min(len(m.signals), most)}
+	if t.empty() && q.jobs.len() == 0 {
+		if t.keys = q.takeableKeys(now, most); len(t.keys) == 0 && !m.settled {
+			t.settings = q.settingNames()
+			t.settled = len(t.settings) <= most
+			t.settings = t.settings[:min(len(t.settings), most)]
+		}
+	}
+	switch {
+	case !t.empty():
+		s.writeTake(w, q, &t)
+	case !m.out.empty():
+		s.setMove(w, q.name, m.moveRec, false)
+	}
+}
+
+func (o *outbox) empty() bool {
+	return len(o.jobs)+len(o.keys)+len(o.signals)+len(o.settings)+len(o.starts) == 0 && !o.paused
+}
+
+// takeable chooses jobs that nobody runs, list by list.
+func (s *State) takeable(q *queue, most int) (ids []broker.ID) {
+	size := int64(0)
+	for _, state := range [...]broker.State{broker.Scheduled, broker.Ready, broker.Done, broker.Dead, broker.Cancelled} {
+		for j := s.firstOf(&q.lists[state]); j != nil && len(ids) < most; j = s.nextOf(j) {
+			size += int64(j.body.Len)
+			if x := s.extOf(j); x != nil {
+				size += int64(x.err.Len) + int64(x.result.Len)
+			}
+			if len(ids) > 0 && size > broker.MaxMoveBytes {
+				return ids
+			}
+			ids = append(ids, j.id)
+		}
+	}
+	return ids
+}
+
+// takeableKeys are keys that are held for a time, when all jobs have left.
+func (q *queue) takeableKeys(now Now, most int) (names []keyName) {
+	for name, h := range q.keys {
+		if len(names) == most {
+			break
+		}
+		if h.until > now.Steady {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (s *State) writeTake(w *Writer, q *queue, t *takeRec) {
+	w.begin(recTake)
+	w.str(q.name)
+	w.uint(t.batch)
+	w.ids(t.ids)
+	w.uint(uint64(len(t.keys)))
+	for _, k := range t.keys {
+		w.str(k.task)
+		w.text(k.key)
+	}
+	w.uint(uint64(t.signals))
+	w.uint(uint64(len(t.settings)))
+	for _, n := range t.settings {
+		w.str(string(n.kind))
+		w.text(n.name)
+	}
+	w.byte(b2u(t.settled))
+	w.end()
+	s.applyTake(q, t, w.base)
+}
+
+func (s *State) readTake(r *reader) error {
+	name := string(r.str())
+	t := takeRec{batch: r.uint()}
+	for range r.count(16) {
+		t.ids = append(t.ids, r.id())
+	}
+	for range r.count(2) {
+		t.keys = append(t.keys, keyName{string(r.str()), string(r.text())})
+	}
+	t.signals = int(min(r.uint(), 1<<30))
+	for range r.count(2) {
+		t.settings = append(t.settings, settingName{broker.SettingKind(r.str()), string(r.text())})
+	}
+	t.settled = r.byte() != 0
+	q := s.queues[name]
+	if r.err == nil && (q == nil || q.move == nil || t.signals > len(q.move.signals)) {
+		r.bad("batch of a move that is not there")
+	}
+	for _, id := range t.ids {
+		if j := s.find(r, []byte(name), id); j != nil && j.state() == broker.Leased {
+			r.bad("a leased job is taken")
+		}
+	}
+	if r.err == nil {
+		s.applyTake(q, &t, r.base)
+	}
+	return r.err
+}
+
+// applyTake puts what leaves into the outbox, whose last batch has arrived.
+func (s *State) applyTake(q *queue, t *takeRec, at int64) {
+	m := q.move
+	s.dropOut(m)
+	m.batch, m.jobs = t.batch, m.jobs+int64(len(t.ids))
+	for _, id := range t.ids {
+		m.out.jobs = append(m.out.jobs, s.detach(q.job(id)))
+	}
+	for _, name := range t.keys {
+		if h := q.keys[name]; h != nil {
+			m.out.keys = append(m.out.keys, outKey{name, *h})
+			delete(q.keys, name)
+		}
+	}
+	m.out.signals = slices.Clone(m.signals[:t.signals])
+	m.signals = slices.Delete(m.signals, 0, t.signals)
+	for _, name := range t.settings {
+		if set := q.settings[name]; set != nil {
+			m.out.settings = append(m.out.settings, outSetting{name, *set})
+			s.unset(q, name, at)
+		}
+	}
+	if t.settled {
+		m.settled = true
+		m.out.starts, m.out.paused = q.starts, q.paused
+		q.starts, q.paused = map[string]start{}, false
+	}
+}
+
+// unset takes a setting out, both its layers.
+func (s *State) unset(q *queue, name settingName, at int64) {
+	delete(q.settings, name)
+	if name.kind == broker.CapacitySetting {
+		s.capacities--
+	}
+	s.govern(q, name.kind)
+	s.tellSetting(q.name, name, at)
+}
+
+// detach takes a job out of its queue, and keeps it. A key that it holds until
+// it is started or final stays with the queue, in its name: a repeat is
+// answered as before until the move ends.
+func (s *State) detach(j *job) outgoing {
+	l := s.laneOf(j)
+	q, state := l.task.queue, j.state()
+	o := outgoing{job: j, group: s.holds(j)}
+	keep := int64(0)
+	if x := s.extOf(j); x != nil {
+		keep = x.keepUntil
+		name := keyName{l.task.name, x.key}
+		if h := q.keys[name]; x.key != "" && h != nil && h.id == j.id {
+			o.keyHeld, o.keyUntil = true, h.until
+			if h.until != 0 {
+				delete(q.keys, name)
+			}
+		}
+	}
+	life := s.leave(j)
+	if keep != 0 {
+		life.ext.keepUntil = keep
+	}
+	q.lists[state].remove(s, j)
+	l.task.n[state]--
+	if counts(state) {
+		q.carry(l, j, false)
+	}
+	if state == broker.Ready {
+		q.idle(l, j, false)
+		if j.flags&scheduled != 0 {
+			j.become(broker.Scheduled) // whether it is due is for the other side to find out
+		}
+	}
+	s.freeGroup(j)
+	q.jobs.remove(&s.jobs, j)
+	j.order = 0
+	return o
+}
+
+// dropOut forgets what has arrived at the other side.
+func (s *State) dropOut(m *move) {
+	for _, o := range m.out.jobs {
+		j := o.job
+		s.uses.drop(j.body)
+		if x := s.extOf(j); x != nil {
+			s.uses.drop(x.err)
+			s.uses.drop(x.result)
+		}
+		s.unref(s.laneOf(j))
+		s.lives.give(j.life)
+		s.jobs.give(j)
+	}
+	m.out = outbox{}
+}
+
+// missed notes that a member is final whose completion job is at the other
+// side, or on its way.
+func (q *queue) missed(batch broker.ID, ordinal uint32) {
+	switch m := q.move; {
+	case m == nil:
+	case m.state == broker.Leaving:
+		m.signals = append(m.signals, signalOf{batch, ordinal})
+	case m.state == broker.Arriving:
+		if m.early == nil {
+			m.early = map[broker.ID][]uint32{}
+		}
+		m.early[batch] = append(m.early[batch], ordinal)
+	}
+}
+
+// describeOut says what is on its way, and what is left.
+func (s *State) describeOut(now Now, q *queue) (b broker.MoveBatch, out []OutJob) {
+	m := q.move
+	b = broker.MoveBatch{
+		Number: m.batch, Now: time.Unix(0, now.Steady), Paused: m.out.paused,
+		Left: int64(q.jobs.len()), Leased: int64(q.lists[broker.Leased].n),
+	}
+	for i := range m.out.jobs {
+		out = append(out, s.outJob(&m.out.jobs[i]))
+	}
+	for _, k := range m.out.keys {
+		b.Keys = append(b.Keys, broker.MovedKey{Task: k.task, Key: k.key, ID: k.id, Digest: k.digest, Until: nanos(k.until)})
+	}
+	for _, g := range m.out.signals {
+		b.Signals = append(b.Signals, broker.MovedSignal{Batch: g.batch, Ordinal: g.ordinal})
+	}
+	for _, t := range m.out.settings {
+		set := broker.MovedSetting{Kind: t.kind, Name: t.name, Due: nanos(t.due), Paused: t.paused}
+		set.Declared, set.Operator = copied(t.declared), copied(t.operator)
+		b.Settings = append(b.Settings, set)
+	}
+	for _, owner := range slices.Sorted(maps.Keys(m.out.starts)) {
+		st := m.out.starts[owner]
+		b.Starts = append(b.Starts, broker.MovedStart{Owner: owner, ID: st.id, At: nanos(st.at)})
+	}
+	return b, out
+}
+
+func copied(t *broker.Setting) *broker.Setting {
+	if t == nil {
+		return nil
+	}
+	c := copyOf(t)
+	return &c
+}
+
+// outJob describes a job on its way.
+func (s *State) outJob(o *outgoing) OutJob {
+	j := o.job
+	t, v := s.ticket(j), s.lifeOf(j)
+	moved := broker.MovedJob{
+		Job: t.Job, Place: nanos(j.place), Seq: j.seq(), ByWall: j.flags&byWall != 0, Later: j.flags&scheduled != 0,
+		ChangedAt: nanos(s.changedAt(j)), Ended: v.ended, HoldsGroup: o.group, KeyHeld: o.keyHeld, KeyUntil: nanos(o.keyUntil),
+		Signalled: j.flags&signalled != 0, Waits: j.flags&waitsBatch != 0,
+	}
+	if x := v.ext; x != nil {
+		moved.KeepUntil, moved.KeyHold, moved.KeyFor, moved.KeyDigest = nanos(x.keepUntil), x.hold, time.Duration(x.keyFor), x.digest
+		moved.BatchSize, moved.Seen = x.size, slices.Clone(x.seen)
+	}
+	return OutJob{moved, t.Body, t.Err, t.Result}
+}
+
+// Fill reads what a job on its way has outside the state, as Ticket.Fill.
+// damaged says which errors of read mean that bytes are lost: a job that waits
+// is then the dead letter that a claim would have made of it at a time, a text
+// or result is left out.
+func (o *OutJob) Fill(read func(Loc) ([]byte, error), damaged func(error) bool, at time.Time) (lost bool, err error) {
+	j := &o.Moved
+	body, err := read(o.Body)
+	if err == nil {
+		err = DecodeBody(body, &j.Job)
+	}
+	if err != nil && damaged(err) {
+		lost, err = true, nil
+		if !j.State.Final() {
+			j.State, j.Reason, j.ChangedAt, j.Waits, j.Later, j.KeyHeld, j.HoldsGroup = broker.Dead, broker.ReasonDamaged, at, false, false, false, false
+		}
+	}
+	if err != nil {
+		return lost, fmt.Errorf("payload of job %s: %w", j.ID, err)
+	}
+	if !o.Err.Zero() {
+		text, err := read(o.Err)
+		if err != nil && !damaged(err) {
+			return lost, fmt.Errorf("error text of job %s: %w", j.ID, err)
+		}
+		j.Error, lost = string(text), lost || err != nil
+	}
+	if !o.Result.Zero() {
+		if j.Result, err = read(o.Result); err != nil && !damaged(err) {
+			return lost, fmt.Errorf("result of job %s: %w", j.ID, err)
+		}
+		j.HasResult, lost = err == nil, lost || err != nil
+	}
+	return lost, nil
+}
