@@ -100,8 +100,9 @@ type Move struct {
 	State MoveState `json:"state"`
 	Peer  string    `json:"peer"`  // the other side, in words for people
 	Batch uint64    `json:"batch"` // the last that was taken, or put
-	OnWay int       `json:"on_way"`
-	Jobs  int64     `json:"jobs"` // that have left, or arrived
+	// OnWay says that Batch has left and may not have arrived yet.
+	OnWay bool  `json:"on_way,omitempty"`
+	Jobs  int64 `json:"jobs"` // that have left, or arrived
 	// Turned is the move that this one takes back: zero for none.
 	Turned ID `json:"turned,omitzero"`
 	// Now is the broker's clock, and Seq the number of its last enqueue: what
@@ -121,12 +122,13 @@ type MoveBegin struct {
 	Runner ID
 	TTL    time.Duration
 	// Turn is a move of the queue that this one takes back: its record is
-	// replaced. Zero means none.
-	Turn ID
-	// Batch says that this batch, the last that was taken here or there, has
-	// arrived: where a move is turned, and for Arriving where numbers begin.
+	// replaced. Zero means none. TurnBatch is its last batch, which has arrived.
+	Turn      ID
+	TurnBatch uint64
+	// For Arriving: the last batch that was taken at the other side, all of which
+	// have arrived, and what BeginMove of the other side returned.
 	Batch uint64
-	Now   time.Time // for Arriving: as BeginMove of the other side returned them
+	Now   time.Time
 	Seq   uint64
 }
 

@@ -115,7 +115,7 @@ func (b *handle) PutMoved(ctx context.Context, r broker.MovePut) (a broker.MoveP
 		}
 	}
 	size += recordBytes * (len(r.Batch.Keys) + len(r.Batch.Signals) + len(r.Batch.Starts))
-	o := &op{size: size, class: journal.Settle}
+	o := &op{size: size, class: journal.Enqueue}
 	o.decide = func(now jobstate.Now) { a, o.err = b.s.Put(&b.w, now, &r) }
 	return a, b.do(ctx, o)
 }

@@ -98,6 +98,10 @@ func (s *State) Put(w *Writer, now Now, p *broker.MovePut) (a broker.MovePutAnsw
 	return a, nil
 }
 
+// maxArrive is what fits into one record, and one frame, with all else that a
+// job can have.
+const maxArrive = 15 << 20
+
 // checkBatch refuses what would damage the store.
 func checkBatch(p *broker.MovePut) error {
 	for i := range p.Batch.Jobs {
@@ -111,6 +115,8 @@ func checkBatch(p *broker.MovePut) error {
 			err = fmt.Errorf("job %s has token %d and %d of %d attempts", j.ID, j.Token, j.Attempt, j.MaxAttempts)
 		case j.BatchSize > broker.MaxBatchJobs || len(j.Seen) != int(j.BatchSize+63)/64:
 			err = fmt.Errorf("job %s is for a batch of %d", j.ID, j.BatchSize)
+		case len(j.Payload)+len(j.Result)+len(j.Error) > maxArrive:
+			return fmt.Errorf("%w: job %s has %d bytes of payload, result and error text; one that arrives may have %d", broker.ErrTooLarge, j.ID, len(j.Payload)+len(j.Result)+len(j.Error), maxArrive)
 		case reasonOf(j.Reason) == reasonEnd:
 			err = fmt.Errorf("job %s is %v because of %.64q", j.ID, j.State, j.Reason)
 		}
@@ -162,8 +168,9 @@ func (s *State) arrive(w *Writer, now Now, q *queue, moved *broker.MovedJob) arr
 	r := s.arrivalOf(q.move, moved)
 	var holder *heldKey
 	if r.key != "" && moved.KeyHeld {
-		if holder = q.holder(keyName{moved.Task, r.key}, now.Steady); holder == nil {
+		if holder = q.holder(keyName{moved.Task, r.key}, now.Steady); holder == nil || holder.id == moved.ID {
 			r.parts |= aHeld
+			holder = nil
 		}
 	}
 	s.writeArrive(w, q, &r, moved)
@@ -173,7 +180,7 @@ func (s *State) arrive(w *Writer, now Now, q *queue, moved *broker.MovedJob) arr
 	}
 	j := s.applyArrive(t, &r, w.base)
 	waits := moved.State == broker.Scheduled || moved.State == broker.Ready
-	if holder == nil || holder.id == moved.ID || !waits || moved.Token != 0 {
+	if holder == nil || !waits || moved.Token != 0 {
 		return isNew
 	}
 	s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonDuplicate, err: []byte("job " + holder.id.String() + " holds its key")})

@@ -1,7 +1,10 @@
 package jobstate
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -72,7 +75,7 @@ func (s *State) Moves(now Now, queue string) (all []broker.Move) {
 func (s *State) describeMove(now Now, q *queue) broker.Move {
 	m := q.move
 	return broker.Move{
-		ID: m.id, Queue: q.name, State: m.state, Peer: m.peer, Batch: m.batch, OnWay: len(m.out.jobs), Jobs: m.jobs, Turned: m.turned,
+		ID: m.id, Queue: q.name, State: m.state, Peer: m.peer, Batch: m.batch, OnWay: !m.out.empty(), Jobs: m.jobs, Turned: m.turned,
 		Now: time.Unix(0, now.Steady), Seq: s.seq,
 	}
 }
@@ -115,7 +118,7 @@ func (m *move) admits(now Now, b *broker.MoveBegin) error {
 		return fmt.Errorf("%w: queue %s %s: %s", broker.ErrConflict, b.Queue, m.about(), fmt.Sprintf(why, args...))
 	}
 	same, turns := m.id == b.ID, m.id == b.Turn && !b.Turn.IsZero()
-	if (turns || !same) && len(m.out.jobs) > 0 && m.batch != b.Batch {
+	if !same && !m.out.empty() && (!turns || m.batch != b.TurnBatch) {
 		return refuse("batch %d is on its way there", m.batch)
 	}
 	leaves := m.state == broker.Leaving || m.state == broker.Left
@@ -244,12 +247,9 @@ func (s *State) applyMove(queue string, rec moveRec, on bool, at int64) {
 	if !on {
 		s.dropOut(m)
 	}
-	if rec.state != broker.Leaving {
-		m.signals = nil
+	m.turnSignals()
+	if !rec.state.Rests() || rec.state == broker.Left {
 		s.endKeys(q)
-	}
-	if rec.state != broker.Arriving {
-		m.early = nil
 	}
 	s.seq = max(s.seq, rec.base+rec.room)
 	if rec.state == 0 {
@@ -261,6 +261,36 @@ func (s *State) applyMove(queue string, rec moveRec, on bool, at int64) {
 	if s.changed != nil {
 		s.changed(Change{Queue: queue})
 	}
+}
+
+// turnSignals keeps what is known of ends of members where it is of use, when a
+// move is turned around, and forgets it when one ends.
+func (m *move) turnSignals() {
+	switch m.state {
+	case broker.Leaving:
+		for _, id := range slices.SortedFunc(maps.Keys(m.early), func(a, b broker.ID) int { return bytes.Compare(a[:], b[:]) }) {
+			for _, n := range m.early[id] {
+				m.signals = append(m.signals, signalOf{id, n})
+			}
+		}
+		m.early = nil
+		return
+	case broker.Arriving:
+		for _, g := range m.signals {
+			m.expect(g)
+		}
+	default:
+		m.early = nil
+	}
+	m.signals = nil
+}
+
+// expect keeps a signal until its completion job is here.
+func (m *move) expect(g signalOf) {
+	if m.early == nil {
+		m.early = map[broker.ID][]uint32{}
+	}
+	m.early[g.batch] = append(m.early[g.batch], g.ordinal)
 }
 
 // worksAgain tells of what a queue gives out that rested.

@@ -302,10 +302,7 @@ func (q *queue) missed(batch broker.ID, ordinal uint32) {
 	case m.state == broker.Leaving:
 		m.signals = append(m.signals, signalOf{batch, ordinal})
 	case m.state == broker.Arriving:
-		if m.early == nil {
-			m.early = map[broker.ID][]uint32{}
-		}
-		m.early[batch] = append(m.early[batch], ordinal)
+		m.expect(signalOf{batch, ordinal})
 	}
 }
 

@@ -1,0 +1,257 @@
+package jobstate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// movers are two histories between which queues move while both go on.
+type movers struct {
+	t     testing.TB
+	rnd   *rand.Rand
+	sides [2]*history
+	moves map[string]*moving // by queue
+	moved int
+}
+
+// moving is how far the driver of a move is.
+type moving struct {
+	id    broker.ID
+	from  int // the side
+	batch uint64
+	on    bool
+}
+
+func (m *movers) step() {
+	for _, h := range m.sides {
+		for range m.rnd.IntN(4) {
+			h.step()
+		}
+	}
+	queue := fmt.Sprintf("q%d", m.rnd.IntN(2))
+	mv := m.moves[queue]
+	switch {
+	case mv == nil:
+		mv = &moving{from: m.rnd.IntN(2)}
+		m.moves[queue] = mv
+		fallthrough
+	case !mv.on:
+		m.begin(queue, mv)
+	case m.rnd.IntN(25) == 0:
+		m.turn(queue, mv)
+	default:
+		m.batch(queue, mv)
+	}
+}
+
+// begin begins a move, back or on from where the queue is.
+func (m *movers) begin(queue string, mv *moving) {
+	from, to := m.sides[mv.from], m.sides[1-mv.from]
+	if !mv.id.IsZero() && m.rnd.IntN(2) == 0 {
+		mv.from, mv.id = 1-mv.from, broker.ID{}
+		from, to = to, from
+	}
+	if mv.id.IsZero() {
+		mv.id, mv.batch = broker.NewID(), 0
+	}
+	var here broker.Move
+	from.do(func() (err error) {
+		here, err = from.s.BeginMove(&from.w, from.now, &broker.MoveBegin{ID: mv.id, Queue: queue, State: broker.Leaving, Peer: "there", Runner: broker.ID{1}})
+		return err
+	})
+	to.do(func() error {
+		_, err := to.s.BeginMove(&to.w, to.now, &broker.MoveBegin{ID: mv.id, Queue: queue, State: broker.Arriving, Peer: "here", Batch: mv.batch, Now: here.Now, Seq: here.Seq})
+		return err
+	})
+	mv.on = true
+}
+
+// turn takes a move back, once its last batch has arrived.
+func (m *movers) turn(queue string, mv *moving) {
+	from, to := m.sides[mv.from], m.sides[1-mv.from]
+	b := broker.MoveBegin{ID: broker.NewID(), Queue: queue, State: broker.Arriving, Peer: "there", Turn: mv.id, TurnBatch: mv.batch, Now: time.Unix(0, to.now.Steady), Seq: to.s.seq}
+	from.do(func() error { _, err := from.s.BeginMove(&from.w, from.now, &b); return err })
+	b.State, b.Runner = broker.Leaving, broker.ID{1}
+	to.do(func() error { _, err := to.s.BeginMove(&to.w, to.now, &b); return err })
+	mv.id, mv.from, mv.batch = b.ID, 1-mv.from, 0
+}
+
+// do makes a call that has to succeed.
+func (h *history) do(call func() error) {
+	h.t.Helper()
+	h.commit(func() {
+		if err := call(); err != nil {
+			h.t.Fatal(err)
+		}
+	})
+}
+
+// batch moves the next batch; steps are repeated at random.
+func (m *movers) batch(queue string, mv *moving) {
+	from, to := m.sides[mv.from], m.sides[1-mv.from]
+	before := len(m.all(queue))
+	r := broker.MoveTake{ID: mv.id, Queue: queue, Runner: broker.ID{1}, Batch: mv.batch + 1, Max: 1 + m.rnd.IntN(5)}
+	b := from.take(&r)
+	for b.Number == r.Batch && m.rnd.IntN(3) == 0 { // the driver was killed here
+		for range m.rnd.IntN(3) {
+			from.step()
+		}
+		before = len(m.all(queue))
+		b = from.take(&r)
+	}
+	if b.Number == mv.batch {
+		if b.Done {
+			m.end(queue, mv)
+		}
+		return
+	}
+	lost := 0
+	for range 1 + m.rnd.IntN(2) { // or here
+		to.do(func() error {
+			a, err := to.s.Put(&to.w, to.now, &broker.MovePut{ID: mv.id, Queue: queue, Batch: b})
+			lost += a.Duplicates
+			return err
+		})
+	}
+	m.compare(queue, to, &b)
+	if after := len(m.all(queue)); after < before-lost || after > before {
+		m.t.Fatalf("%d jobs before a batch of %d, %d after it, %d of them duplicates", before, len(b.Jobs), after, lost)
+	}
+	mv.batch = b.Number
+	m.moved += len(b.Jobs)
+}
+
+func (h *history) take(r *broker.MoveTake) (b broker.MoveBatch) {
+	h.t.Helper()
+	var out []OutJob
+	h.do(func() (err error) { b, out, err = h.s.Take(&h.w, h.now, r); return err })
+	for i := range out {
+		if _, err := out[i].Fill(h.read, func(error) bool { return false }, b.Now); err != nil {
+			h.t.Fatal(err)
+		}
+		b.Jobs = append(b.Jobs, out[i].Moved)
+	}
+	return b
+}
+
+// read reads from the frames.
+func (h *history) read(l Loc) ([]byte, error) {
+	b := h.frames[l.File-1][l.Off-64:][:l.Len]
+	if Checksum(b) != l.Sum {
+		return nil, errors.New("checksum")
+	}
+	return bytes.Clone(b), nil
+}
+
+// all are the ids of a queue's jobs, wherever they are: none is at two places.
+func (m *movers) all(queue string) map[broker.ID]bool {
+	all := map[broker.ID]bool{}
+	onWay := map[broker.ID]bool{}
+	for _, h := range m.sides {
+		q := h.s.queues[queue]
+		if q == nil {
+			continue
+		}
+		for j := range q.jobs.all(&h.s.jobs) {
+			if all[j.id] {
+				m.t.Fatalf("job %s is at both sides", j.id)
+			}
+			all[j.id] = true
+		}
+		if q.move != nil {
+			for _, o := range q.move.out.jobs {
+				onWay[o.job.id] = true
+			}
+		}
+	}
+	mv := m.moves[queue]
+	if mv == nil || !mv.on {
+		return all
+	}
+	if to := m.sides[1-mv.from].s.queues[queue]; to != nil && to.move != nil && to.move.batch == mv.batch {
+		from := m.sides[mv.from].s.queues[queue].move
+		if from.batch == mv.batch+1 { // on its way, and not there yet
+			for id := range onWay {
+				all[id] = true
+			}
+		}
+	}
+	return all
+}
+
+// compare wants the jobs of a batch to be the same at the other side.
+func (m *movers) compare(queue string, to *history, b *broker.MoveBatch) {
+	delta := time.Duration(to.s.queues[queue].move.delta)
+	for i := range b.Jobs {
+		want := b.Jobs[i]
+		t, ok := to.s.Get(to.now, broker.Ref{Queue: queue, ID: want.ID})
+		if !ok || t.Job.Reason == broker.ReasonDuplicate || t.Job.Reason == broker.ReasonBatch && t.Job.State == broker.Ready {
+			continue
+		}
+		if err := t.Fill(to.read); err != nil {
+			m.t.Fatal(err)
+		}
+		shift := func(at *time.Time) {
+			if !at.IsZero() {
+				*at = at.Add(delta)
+			}
+		}
+		for _, at := range []*time.Time{&want.EnqueuedAt, &want.ClaimedAt, &want.FinishedAt} {
+			shift(at)
+		}
+		if !want.ByWall {
+			shift(&want.RunAt)
+		}
+		if !want.State.Final() {
+			want.State = t.Job.State // whether it is due is a matter of this side's clock
+		}
+		if got, want := fmt.Sprintf("%+v", t.Job), fmt.Sprintf("%+v", want.Job); got != want {
+			m.t.Fatalf("a job is\n%s\nand was\n%s", got, want)
+		}
+	}
+}
+
+func (m *movers) end(queue string, mv *moving) {
+	for _, i := range []int{mv.from, 1 - mv.from} {
+		h := m.sides[i]
+		h.do(func() error { return h.s.EndMove(&h.w, &broker.MoveEnd{ID: mv.id, Queue: queue, Batch: mv.batch}) })
+	}
+	mv.on = false
+}
+
+func TestQueuesThatMoveToAndFroAreReplayedAsTheyWere(t *testing.T) {
+	moved := 0
+	for seed := range uint64(60) {
+		m := &movers{t: t, rnd: rand.New(rand.NewPCG(seed, 77)), moves: map[string]*moving{}}
+		for i := range m.sides {
+			m.sides[i] = newHistory(t, 2*seed+uint64(i)+1000)
+			m.sides[i].once = true
+			m.sides[i].now.Steady += m.rnd.Int64N(1e12) // clocks differ
+		}
+		t.Logf("seed %d", seed)
+		var saved [2][]byte
+		var cut [2]int
+		at := 100 + m.rnd.IntN(300)
+		for n := range 500 {
+			m.step()
+			if n == at {
+				for i, h := range m.sides {
+					saved[i], cut[i] = encode(t, h.s), len(h.frames)
+				}
+			}
+		}
+		for i, h := range m.sides {
+			h.checkReplay(saved[i], cut[i])
+		}
+		moved += m.moved
+	}
+	if t.Logf("%d jobs moved", moved); moved < 2000 {
+		t.Errorf("only %d jobs moved: the test shows little", moved)
+	}
+}
