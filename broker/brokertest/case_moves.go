@@ -142,6 +142,20 @@ var moveJobRules = []moveRule{
 		p.end(p.one(), broker.Nack)
 		p.wantState(ref, broker.Dead, broker.ReasonAttempts)
 	}},
+	{"a token of a later epoch than any there is exceeded, too", func(p *pair) {
+		l := p.leased(plain())
+		p.end(l, broker.Release)
+		id := p.began()
+		b, err := mover(p.b).TakeMoved(p.ctx, broker.NewCall(), broker.MoveTake{ID: id, Queue: queue, Runner: id, Batch: 1})
+		p.must("take", err)
+		b.Jobs[0].Token = 9<<32 | 77
+		_, err = mover(p.to.b).PutMoved(p.ctx, broker.NewCall(), broker.MovePut{ID: id, Queue: queue, Batch: b})
+		p.must("put", err)
+		p.survive(id)
+		if l := p.to.one(); l.Token <= 9<<32|77 {
+			p.Errorf("token %d after %d", l.Token, uint64(9<<32|77))
+		}
+	}},
 	{"a settlement that is repeated there has its answer", func(p *pair) {
 		l := p.leased(with(func(n *broker.NewJob) { n.Retain = time.Hour }))
 		p.end(l, broker.Ack)

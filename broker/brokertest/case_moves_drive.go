@@ -26,7 +26,7 @@ var moveDriveRules = []moveRule{
 		p.kills(func(n int, made bool) {
 			_, err := p.doomed(9, true).Queue(p.ctx, queue)
 			p.wantKilled(err)
-			p.advance(broker.MoveTTL)
+			p.advance(tick)
 			_, err = p.doomed(n, made).Back(p.ctx, queue)
 			p.wantKilled(err)
 		}, true)
@@ -42,7 +42,7 @@ var moveDriveRules = []moveRule{
 		p.end(l, broker.Ack)
 		start := p.now()
 		p.survive(id)
-		if waited := p.now().Sub(start); waited < broker.MoveTTL/2 {
+		if waited := p.now().Sub(start); waited < tick/2 {
 			p.Errorf("waited %v for a run that may live", waited)
 		}
 	}},
@@ -81,10 +81,6 @@ var moveDriveRules = []moveRule{
 		_, err := p.doomed(4, false).Queue(p.ctx, queue) // taken, not put
 		p.wantKilled(err)
 		want(p.fixture, "on its way", p.record().OnWay, true)
-		m := p.driver(3)
-		m.TTL = time.Millisecond
-		m.To = m.From
-		m.To.Name = "elsewhere"
 		other := broker.MoveEnd{ID: p.record().ID, Queue: queue, Batch: 0, Forget: true}
 		p.must("a store there that knows nothing", mover(p.to.b).EndMove(p.ctx, broker.NewCall(), other))
 		_, err = p.driver(3).Queue(p.ctx, queue)
@@ -131,7 +127,7 @@ func (p *pair) kills(drive func(n int, made bool), back bool) {
 		all += len(p.add(queue, append(batch(2), plain(), keyed(fmt.Sprint("k", n), broker.HoldFor, time.Minute))...))
 		p.set(weight("a", n))
 		drive(n/2, n%2 == 1)
-		p.advance(broker.MoveTTL)
+		p.advance(tick)
 		if moves := p.record().State != 0; moves || !back {
 			p.survivor(back)
 		}

@@ -157,6 +157,33 @@ var moveFlowRules = []moveRule{
 		p.to.wantState(refs[0], broker.Ready, broker.ReasonBatch)
 		p.to.one()
 	}},
+	{"a batch whose members end on both sides is complete when its move is taken back", func(p *pair) {
+		refs := p.add(queue, batch(3)...)
+		l := p.one() // member 0
+		id := p.began()
+		p.batch(id, 1, 1) // the completion job
+		p.batch(id, 2, 1) // member 1
+		p.end(l, broker.Ack)
+		p.to.command(broker.DeleteJobs, refs[2].ID)
+		p.survivor(true)
+		e := p.wantWhy(refs[0], broker.WhyBatch)
+		want(p.fixture, "says", e.Text, "1 of the 3 jobs of its batch are not final yet")
+		p.end(p.one(), broker.Ack)
+		p.wantState(refs[0], broker.Ready, broker.ReasonBatch)
+	}},
+	{"a member that ended there before its completion job came counts when the move is taken back", func(p *pair) {
+		jobs := batch(2)
+		jobs[1].Delay, jobs[2].Delay = time.Hour, time.Hour
+		jobs = []broker.NewJob{jobs[1], jobs[0], jobs[2]}
+		refs := p.add(queue, jobs...)
+		id := p.began()
+		p.batch(id, 1, 1) // member 0
+		p.to.command(broker.CancelJobs, refs[0].ID)
+		p.survivor(true)
+		p.wantWaits(refs[1])
+		p.command(broker.CancelJobs, refs[2].ID)
+		p.wantState(refs[1], broker.Ready, broker.ReasonBatch)
+	}},
 	{"an ordered group goes on with the job that holds it", func(p *pair) {
 		ordered := func(n *broker.NewJob) { n.Group, n.Ordered = "g", true }
 		refs := p.add(queue, with(ordered), with(ordered), with(ordered))
@@ -238,9 +265,9 @@ var moveFlowRules = []moveRule{
 			p.end(l, broker.Ack)
 		}
 		p.move()
-		p.to.all(1) // of n; the rate starts empty: nobody knows there what it let through
+		exactly(p.fixture, "leases there", p.to.hold(10), 1) // of n; the rate starts empty: nobody knows there what it let through
 		p.to.pass(30 * time.Minute)
-		p.to.all(1)
+		exactly(p.fixture, "leases half an hour later", p.to.hold(10), 1)
 	}},
 	{"a capacity is not asked by what arrives", func(p *pair) {
 		p.addMany(3)

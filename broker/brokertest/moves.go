@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/migrate"
@@ -117,7 +116,7 @@ func (f *fixture) wantRecord(what string, s broker.MoveState) {
 func (p *pair) began() broker.ID {
 	p.Helper()
 	id := broker.NewID()
-	here, err := mover(p.b).BeginMove(p.ctx, broker.NewCall(), broker.MoveBegin{ID: id, Queue: queue, State: broker.Leaving, Peer: "there", Runner: id})
+	here, err := mover(p.b).BeginMove(p.ctx, broker.NewCall(), broker.MoveBegin{ID: id, Queue: queue, State: broker.Leaving, Peer: "there", Runner: id, TTL: tick})
 	p.must("begin here", err)
 	_, err = mover(p.to.b).BeginMove(p.ctx, broker.NewCall(), broker.MoveBegin{ID: id, Queue: queue, State: broker.Arriving, Peer: "here", Now: here.Now, Seq: here.Seq})
 	p.must("begin there", err)
@@ -190,14 +189,13 @@ func (m mortal) EndMove(ctx context.Context, c broker.Call, r broker.MoveEnd) er
 func (p *pair) doomed(n int, made bool) *migrate.Mover {
 	from, to := p.sides()
 	from.Broker, to.Broker = mortal{from.Broker, &n, made}, mortal{to.Broker, &n, made}
-	return &migrate.Mover{From: from, To: to, Max: 3}
+	return &migrate.Mover{From: from, To: to, Max: 3, TTL: tick}
 }
 
 // survivor drives a move to its end that others were killed at.
 func (p *pair) survivor(back bool) {
 	p.Helper()
 	m := p.driver(3)
-	m.TTL = 100 * time.Millisecond
 	if back {
 		_, err := m.Back(p.ctx, queue)
 		p.must("take back", err)

@@ -128,8 +128,7 @@ func (m *move) admits(now Now, b *broker.MoveBegin) error {
 	case same && leaves != (b.State == broker.Leaving):
 		return refuse("it cannot go the other way")
 	case same && b.State == broker.Leaving && m.runner != b.Runner && now.Steady < m.until:
-		return refuse("another run of this move was seen %v ago; if it is gone, try again in a moment",
-			time.Duration(now.Steady-m.until+int64(ttl(b.TTL))).Round(time.Millisecond))
+		return refuse("another run of this move goes on; if it is gone, try again in %v", time.Duration(m.until-now.Steady).Round(time.Millisecond))
 	case same || m.state == broker.Arrived:
 		return nil
 	case m.state == broker.Left && b.State == broker.Arriving:

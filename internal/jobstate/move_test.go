@@ -2,6 +2,7 @@ package jobstate
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -225,9 +226,32 @@ func (m *movers) end(queue string, mv *moving) {
 	mv.on = false
 }
 
+// checkLoadedMoves wants a loaded checkpoint to have the same on its way.
+func (h *history) checkLoadedMoves(saved []byte) {
+	h.t.Helper()
+	loaded := New(nil, nil)
+	if err := loaded.Decode(bytes.NewReader(saved)); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, q := range h.s.moves() {
+		var said [2]string
+		for i, s := range []*State{h.s, loaded} {
+			b, out := s.describeOut(h.now, s.queues[q.name])
+			text, err := json.Marshal(b)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			said[i] = fmt.Sprintf("%+v %s %+v %v", s.queues[q.name].move.moveRec, text, out, s.queues[q.name].move.early)
+		}
+		if said[0] != said[1] {
+			h.t.Fatalf("a loaded checkpoint has\n%s\nand was written of\n%s", said[1], said[0])
+		}
+	}
+}
+
 func TestQueuesThatMoveToAndFroAreReplayedAsTheyWere(t *testing.T) {
 	moved := 0
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		m := &movers{t: t, rnd: rand.New(rand.NewPCG(seed, 77)), moves: map[string]*moving{}}
 		for i := range m.sides {
 			m.sides[i] = newHistory(t, 2*seed+uint64(i)+1000)
@@ -243,6 +267,7 @@ func TestQueuesThatMoveToAndFroAreReplayedAsTheyWere(t *testing.T) {
 			if n == at {
 				for i, h := range m.sides {
 					saved[i], cut[i] = encode(t, h.s), len(h.frames)
+					h.checkLoadedMoves(saved[i])
 				}
 			}
 		}
