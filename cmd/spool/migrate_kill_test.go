@@ -24,6 +24,7 @@ type travels struct {
 	groups map[string]broker.ID // who holds an ordered group
 	ran    [2]int               // runs, by side
 	told   []broker.ID          // to choose from
+	ended  int
 	failed []string
 }
 
@@ -46,6 +47,9 @@ func (v *travels) fail(format string, args ...any) {
 
 const travelQueue = "q"
 
+// backlog is how many jobs wait, run and move at most.
+const backlog = 400
+
 // produce enqueues jobs at one side until ctx ends: single ones, ordered ones,
 // batches.
 func (v *travels) produce(ctx context.Context, side int) {
@@ -65,6 +69,11 @@ func (v *travels) produce(ctx context.Context, side int) {
 			}
 		}
 		v.mu.Lock()
+		if len(v.jobs)-v.ended > backlog { // a busy machine has to keep up
+			v.mu.Unlock()
+			rest(ctx, 10*time.Millisecond)
+			continue
+		}
 		open := len(jobs) - 1
 		for i := range jobs {
 			j := &travel{ordered: jobs[i].Ordered}
@@ -160,6 +169,7 @@ func (v *travels) ends(b *filebroker.Broker, l *broker.Lease) {
 	j.running = false
 	if s.Kind == broker.Ack {
 		j.done++
+		v.ended++
 		v.final(j, l.Job.Group, l.Job.Ordered)
 	}
 	v.mu.Unlock()
@@ -208,6 +218,7 @@ func (v *travels) operate(ctx context.Context) {
 		}
 		if step.Changed > 0 {
 			j.cancelled = true
+			v.ended++
 		}
 		v.mu.Unlock()
 	}
@@ -307,12 +318,7 @@ func (v *travels) open() (n int) {
 	if len(v.failed) > 0 {
 		return 0
 	}
-	for _, j := range v.jobs {
-		if j.done == 0 && !j.cancelled {
-			n++
-		}
-	}
-	return n
+	return len(v.jobs) - v.ended
 }
 
 func (v *travels) check(t *testing.T, kills, legs int) {
