@@ -29,3 +29,8 @@ func TestQueuesMove(t *testing.T) {
 	store := func(t *testing.T) brokertest.Harness { return inMemory() }
 	brokertest.RunMovesInBubbles(t, store, store)
 }
+
+func TestRandomHistoriesOfAQueueThatMoves(t *testing.T) {
+	store := func(t *testing.T) brokertest.Harness { return inMemory() }
+	brokertest.RunMovedHistoriesInBubbles(t, store, store, 60, 1)
+}

@@ -12,6 +12,9 @@ import (
 func (s *State) applyArrive(t *task, r *arriveRec, at int64) *job {
 	q, j := t.queue, s.jobs.take()
 	s.seq = max(s.seq, r.seq)
+	if r.state == broker.Ready && r.flags&scheduled == 0 {
+		s.lastPlace = max(s.lastPlace, r.place) // what comes later stands behind it
+	}
 	j.id, j.body, j.place, j.enqueuedAt, j.flags = r.id, r.body, r.place, r.enqueuedAt, r.flags
 	j.setSeq(r.seq)
 	j.life = noLifeBit | r.max

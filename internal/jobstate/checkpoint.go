@@ -1,7 +1,6 @@
 package jobstate
 
 import (
-	"cmp"
 	"encoding/binary"
 	"io"
 	"maps"
@@ -135,9 +134,7 @@ func (s *State) encodeKeys(e *encoder) {
 	e.u32(uint32(n))
 	for _, name := range s.Queues() {
 		q := s.queues[name]
-		sorted := slices.SortedFunc(maps.Keys(q.keys), func(a, b keyName) int {
-			return cmp.Or(cmp.Compare(a.task, b.task), cmp.Compare(a.key, b.key))
-		})
+		sorted := slices.SortedFunc(maps.Keys(q.keys), compareKeys)
 		for _, k := range sorted {
 			h := q.holder(k, s.clock)
 			if h == nil {

@@ -16,6 +16,7 @@ type move struct {
 	moveRec
 	out     outbox
 	signals []signalOf             // leaving: of members whose completion job has left
+	told    map[keyName]broker.ID  // leaving: keys held for a time that the other side knows of, and by whom
 	early   map[broker.ID][]uint32 // arriving: of members whose completion job is not here yet
 	fresh   int64                  // when the queue first worked here: its rates start empty then
 }
@@ -248,7 +249,10 @@ func (s *State) applyMove(queue string, rec moveRec, on bool, at int64) {
 	}
 	m.turnSignals()
 	if !rec.state.Rests() || rec.state == broker.Left {
-		s.endKeys(q)
+		q.endKeys(rec.state == broker.Left)
+	}
+	if rec.state != broker.Leaving {
+		m.told = nil
 	}
 	s.seq = max(s.seq, rec.base+rec.room)
 	if rec.state == 0 {
@@ -308,10 +312,10 @@ func (s *State) worksAgain(q *queue, at int64) {
 }
 
 // endKeys forgets the keys of jobs that have left: who holds them is for the
-// other side to say.
-func (s *State) endKeys(q *queue) {
+// other side to say. left says that those held for a time have left, too.
+func (q *queue) endKeys(left bool) {
 	for name, h := range q.keys {
-		if q.gone(h) {
+		if q.gone(h) || left && q.move.told[name] == h.id {
 			delete(q.keys, name)
 		}
 	}

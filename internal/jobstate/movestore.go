@@ -20,6 +20,7 @@ import (
 //	  starts    uvarint n × (owner, id, varint at)
 //	  uint8 paused
 //	  signals   uvarint n × (id, uvarint ordinal)       not on their way yet
+//	  told      uvarint n × (task, key, id)
 //	  early     uvarint n × (id, uvarint n × uvarint ordinal))
 
 const checkpointWithMoves = 3
@@ -58,6 +59,7 @@ func (s *State) encodeMoves(e *encoder) {
 		e.int(m.fresh)
 		s.encodeOut(e, &m.out)
 		e.signals(m.signals)
+		e.told(m.told)
 		e.early(m.early)
 		e.flush(1 << 16)
 	}
@@ -110,6 +112,17 @@ func (e *encoder) signals(list []signalOf) {
 	}
 }
 
+func (e *encoder) told(told map[keyName]broker.ID) {
+	e.uint(uint64(len(told)))
+	for _, k := range slices.SortedFunc(maps.Keys(told), compareKeys) {
+		e.str(k.task)
+		e.text(k.key)
+		id := told[k]
+		e.raw(id[:])
+		e.flush(1 << 16)
+	}
+}
+
 func (e *encoder) early(early map[broker.ID][]uint32) {
 	e.uint(uint64(len(early)))
 	for _, id := range slices.SortedFunc(maps.Keys(early), func(a, b broker.ID) int { return bytes.Compare(a[:], b[:]) }) {
@@ -138,6 +151,9 @@ func (s *State) decodeMoves(d *decoder) {
 		q.move = m
 		s.decodeOut(d, q, &m.out)
 		m.signals = d.signals()
+		for k := d.uint(); k > 0 && d.err == nil; k-- {
+			m.toldOf(keyName{d.str(), d.text()}, &heldKey{id: d.b16(), until: never})
+		}
 		for k := d.uint(); k > 0 && d.err == nil; k-- {
 			if m.early == nil {
 				m.early = map[broker.ID][]uint32{}

@@ -137,13 +137,14 @@ func (s *State) takeable(q *queue, most int) (ids []broker.ID) {
 	return ids
 }
 
-// takeableKeys are keys that are held for a time, when all jobs have left.
+// takeableKeys are keys that are held for a time by jobs that are gone. All that
+// are there have left.
 func (q *queue) takeableKeys(now Now, most int) (names []keyName) {
 	for name, h := range q.keys {
 		if len(names) == most {
 			break
 		}
-		if h.until > now.Steady {
+		if h.until > now.Steady && q.move.told[name] != h.id {
 			names = append(names, name)
 		}
 	}
@@ -206,12 +207,12 @@ func (s *State) applyTake(q *queue, t *takeRec, at int64) {
 	s.dropOut(m)
 	m.batch, m.jobs = t.batch, m.jobs+int64(len(t.ids))
 	for _, id := range t.ids {
-		m.out.jobs = append(m.out.jobs, s.detach(q.job(id)))
+		m.out.jobs = append(m.out.jobs, s.detach(q.job(id), at))
 	}
 	for _, name := range t.keys {
 		if h := q.keys[name]; h != nil {
 			m.out.keys = append(m.out.keys, outKey{name, *h})
-			delete(q.keys, name)
+			m.toldOf(name, h)
 		}
 	}
 	m.out.signals = slices.Clone(m.signals[:t.signals])
@@ -239,10 +240,10 @@ func (s *State) unset(q *queue, name settingName, at int64) {
 	s.tellSetting(q.name, name, at)
 }
 
-// detach takes a job out of its queue, and keeps it. A key that it holds until
-// it is started or final stays with the queue, in its name: a repeat is
-// answered as before until the move ends.
-func (s *State) detach(j *job) outgoing {
+// detach takes a job out of its queue, and keeps it. A key that it holds stays
+// with the queue, in its name: a repeat is answered as before until the move
+// ends.
+func (s *State) detach(j *job, at int64) outgoing {
 	l := s.laneOf(j)
 	q, state := l.task.queue, j.state()
 	o := outgoing{job: j, group: s.holds(j)}
@@ -250,11 +251,9 @@ func (s *State) detach(j *job) outgoing {
 	if x := s.extOf(j); x != nil {
 		keep = x.keepUntil
 		name := keyName{l.task.name, x.key}
-		if h := q.keys[name]; x.key != "" && h != nil && h.id == j.id {
+		if h := q.holder(name, at); x.key != "" && h != nil && h.id == j.id {
 			o.keyHeld, o.keyUntil = true, h.until
-			if h.until != 0 {
-				delete(q.keys, name)
-			}
+			q.move.toldOf(name, h)
 		}
 	}
 	life := s.leave(j)
@@ -276,6 +275,17 @@ func (s *State) detach(j *job) outgoing {
 	q.jobs.remove(&s.jobs, j)
 	j.order = 0
 	return o
+}
+
+// toldOf notes that the other side knows of a key that is held for a time.
+func (m *move) toldOf(name keyName, h *heldKey) {
+	if h.until == 0 {
+		return
+	}
+	if m.told == nil {
+		m.told = map[keyName]broker.ID{}
+	}
+	m.told[name] = h.id
 }
 
 // dropOut forgets what has arrived at the other side.
