@@ -54,7 +54,7 @@ var moveFlowRules = []moveRule{
 		p.advance(time.Minute)
 		id := p.began()
 		p.batch(id, 1, 0)
-		for _, n := range []broker.NewJob{final, started} {
+		for _, n := range []broker.NewJob{final, started, timed, gone} {
 			p.wantHeld("here meanwhile", n, n.ID)
 		}
 		p.survive(id)

@@ -24,3 +24,7 @@ func TestQueuesMove(t *testing.T) {
 		})
 	}
 }
+
+func TestRandomHistoriesOfAQueueThatMoves(t *testing.T) {
+	brokertest.RunMovedHistoriesInBubbles(t, stores["a directory"], stores["memory"], 25, 1)
+}

@@ -113,6 +113,8 @@ func checkBatch(p *broker.MovePut) error {
 			err = fmt.Errorf("job %s is %v: no such job moves", j.ID, j.State)
 		case j.Token >= 1<<53-1<<32 || j.MaxAttempts < 1 || j.MaxAttempts > broker.MaxAttempts || j.Attempt < 0 || j.Failures < 0:
 			err = fmt.Errorf("job %s has token %d and %d of %d attempts", j.ID, j.Token, j.Attempt, j.MaxAttempts)
+		case j.Waits && (j.BatchSize == 0 || j.State.Final()) || !j.KeepUntil.IsZero() && !j.State.Final():
+			err = fmt.Errorf("job %s is %v and cannot be what it is said to be", j.ID, j.State)
 		case j.BatchSize > broker.MaxBatchJobs || len(j.Seen) != int(j.BatchSize+63)/64:
 			err = fmt.Errorf("job %s is for a batch of %d", j.ID, j.BatchSize)
 		case len(j.Payload)+len(j.Result)+len(j.Error) > maxArrive:
@@ -167,7 +169,7 @@ func (s *State) arrive(w *Writer, now Now, q *queue, moved *broker.MovedJob) arr
 	}
 	r := s.arrivalOf(q.move, moved)
 	var holder *heldKey
-	if r.key != "" && moved.KeyHeld {
+	if r.key != "" && moved.KeyHeld && (!moved.State.Final() || moved.KeyHold == broker.HoldFor) {
 		if holder = q.holder(keyName{moved.Task, r.key}, now.Steady); holder == nil || holder.id == moved.ID {
 			r.parts |= aHeld
 			holder = nil
@@ -225,7 +227,7 @@ func (s *State) arrivalOf(m *move, j *broker.MovedJob) arriveRec {
 		{r.lane != laneKey{}, aLane}, {r.token != 0 || r.attempts != 0 || r.failures != 0, aRan}, {r.key != "", aKey},
 		{!r.batch.IsZero(), aBatch}, {r.size != 0, aWhole}, {r.retain != 0 || r.startWithin != 0, aRetain}, {r.keepUntil != 0, aKeep},
 		{r.worker != "" || r.progress != broker.Progress{} || len(r.log) > 0, aWorker},
-		{j.Error != "", aError}, {j.HasResult, aResult}, {j.HoldsGroup, aGroup},
+		{j.Error != "", aError}, {j.HasResult, aResult}, {j.HoldsGroup && !j.State.Final(), aGroup},
 	} {
 		if p.on {
 			r.parts |= p.part
@@ -311,8 +313,30 @@ func (r *arriveRec) writeParts(w *Writer) {
 }
 
 func (s *State) readArrive(r *reader) error {
-	q, name := s.queues[string(r.str())], string(r.str())
-	a := arriveRec{id: r.id(), parts: arriveParts(r.uint()), state: broker.State(r.byte()), reason: r.reason(), flags: jobFlags(r.byte())}
+	queue, task, a := r.arriveRec()
+	q := s.queues[string(queue)]
+	switch {
+	case r.err != nil:
+	case q == nil || q.move == nil || a.state < broker.Scheduled || a.state > broker.Cancelled || a.state == broker.Leased || q.job(a.id) != nil:
+		r.bad("a job that cannot arrive")
+	case a.flags&waitsBatch != 0 && (a.size == 0 || a.state.Final()) || a.keepUntil != 0 && !a.state.Final():
+		r.bad("a job that cannot be what it is said to be")
+	}
+	if r.err != nil {
+		return r.err
+	}
+	t := q.tasks[string(task)]
+	if t == nil {
+		t = q.makeTask(string(task))
+	}
+	s.applyArrive(t, &a, r.base)
+	return nil
+}
+
+// arriveRec reads the fields of an arrive record.
+func (r *reader) arriveRec() (queue, task []byte, a arriveRec) {
+	queue, task = r.str(), r.str()
+	a = arriveRec{id: r.id(), parts: arriveParts(r.uint()), state: broker.State(r.byte()), reason: r.reason(), flags: jobFlags(r.byte())}
 	a.seq, a.max = r.uint(), uint32(min(r.uint(), broker.MaxAttempts))
 	for _, t := range [...]*int64{&a.place, &a.enqueuedAt, &a.runAt, &a.changedAt} {
 		*t = r.time()
@@ -325,18 +349,7 @@ func (s *State) readArrive(r *reader) error {
 		a.result = r.blob()
 	}
 	a.body = r.blob()
-	if r.err == nil && (q == nil || q.move == nil || a.state < broker.Scheduled || a.state > broker.Cancelled || a.state == broker.Leased || q.job(a.id) != nil) {
-		r.bad("a job that cannot arrive")
-	}
-	if r.err != nil {
-		return r.err
-	}
-	t := q.tasks[name]
-	if t == nil {
-		t = q.makeTask(name)
-	}
-	s.applyArrive(t, &a, r.base)
-	return nil
+	return queue, task, a
 }
 
 func (a *arriveRec) readParts(r *reader) {

@@ -5,6 +5,10 @@ import "github.com/spoolq/spool/broker"
 // describeMove describes the records of moves.
 func (d *describer) describeMove(t recordType) {
 	r := d.r
+	if t == recArrive {
+		d.arrive()
+		return
+	}
 	d.queue()
 	switch t {
 	case recMove:
@@ -27,12 +31,6 @@ func (d *describer) describeMove(t recordType) {
 			d.say("setting", r.str())
 			d.say("name", r.text())
 		}
-	case recArrive:
-		d.say("task", r.str())
-		d.id()
-		r.uint()
-		d.say("state", broker.State(r.byte()))
-		d.say("reason", reasons[r.reason()])
 	case recSignal:
 		d.say("batch", r.id())
 		d.say("ordinal", r.uint())
@@ -48,4 +46,18 @@ func (d *describer) describeMove(t recordType) {
 		d.say("batch", r.uint())
 		d.say("arrived", r.uint())
 	}
+}
+
+func (d *describer) arrive() {
+	queue, task, a := d.r.arriveRec()
+	d.rec.Queue = string(queue)
+	d.rec.IDs = []broker.ID{a.id}
+	d.say("task", task)
+	d.say("state", a.state)
+	d.say("reason", reasons[a.reason])
+	d.say("run_at", a.runAt)
+	if a.token != 0 {
+		d.say("token", a.token)
+	}
+	d.size(a.body)
 }

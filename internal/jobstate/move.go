@@ -261,9 +261,6 @@ func (s *State) applyMove(queue string, rec moveRec, on bool, at int64) {
 	if !q.moving() {
 		s.worksAgain(q, at)
 	}
-	if s.changed != nil {
-		s.changed(Change{Queue: queue})
-	}
 }
 
 // turnSignals keeps what is known of ends of members where it is of use, when a
@@ -308,6 +305,9 @@ func (s *State) worksAgain(q *queue, at int64) {
 		if name.kind == broker.ScheduleSetting {
 			s.tellSetting(q.name, name, at)
 		}
+	}
+	if s.changed != nil {
+		s.changed(Change{Queue: q.name})
 	}
 }
 

@@ -249,15 +249,20 @@ func (h *history) checkLoadedMoves(saved []byte) {
 	}
 }
 
+func newMovers(t testing.TB, seed uint64) *movers {
+	m := &movers{t: t, rnd: rand.New(rand.NewPCG(seed, 77)), moves: map[string]*moving{}}
+	for i := range m.sides {
+		m.sides[i] = newHistory(t, 2*seed+uint64(i)+1000)
+		m.sides[i].once = true
+		m.sides[i].now.Steady += m.rnd.Int64N(1e12) // clocks differ
+	}
+	return m
+}
+
 func TestQueuesThatMoveToAndFroAreReplayedAsTheyWere(t *testing.T) {
 	moved := 0
 	for seed := range uint64(30) {
-		m := &movers{t: t, rnd: rand.New(rand.NewPCG(seed, 77)), moves: map[string]*moving{}}
-		for i := range m.sides {
-			m.sides[i] = newHistory(t, 2*seed+uint64(i)+1000)
-			m.sides[i].once = true
-			m.sides[i].now.Steady += m.rnd.Int64N(1e12) // clocks differ
-		}
+		m := newMovers(t, seed)
 		t.Logf("seed %d", seed)
 		var saved [2][]byte
 		var cut [2]int
@@ -278,5 +283,52 @@ func TestQueuesThatMoveToAndFroAreReplayedAsTheyWere(t *testing.T) {
 	}
 	if t.Logf("%d jobs moved", moved); moved < 2000 {
 		t.Errorf("only %d jobs moved: the test shows little", moved)
+	}
+}
+
+func TestDamagedBodiesOfMovesAreRefusedWithoutPanic(t *testing.T) {
+	m := newMovers(t, 5)
+	for range 60 {
+		m.step()
+	}
+	rnd := rand.New(rand.NewPCG(5, 5))
+	refused := 0
+	for n := range 3000 {
+		s := New(nil, nil)
+		frames := m.sides[n%2].frames
+		at := rnd.IntN(len(frames))
+		for i, f := range frames {
+			if i == at {
+				f = bytes.Clone(f)
+				f[rnd.IntN(len(f))] ^= 1 << rnd.IntN(8)
+			}
+			if err := s.Apply(f, uint32(i+1), 64); err != nil {
+				refused++
+				break
+			}
+		}
+	}
+	if refused == 0 {
+		t.Fatal("no damage was ever refused")
+	}
+}
+
+func TestDescribeNamesTheRecordsOfMoves(t *testing.T) {
+	m := newMovers(t, 6)
+	for range 200 {
+		m.step()
+	}
+	seen := map[string]bool{}
+	for _, h := range m.sides {
+		for _, f := range h.frames {
+			if err := Describe(f, func(r Record) { seen[r.Type] = true }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, name := range recordNames[recMove:] {
+		if !seen[name] {
+			t.Errorf("no record %q in 200 steps", name)
+		}
 	}
 }

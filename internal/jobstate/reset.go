@@ -92,7 +92,13 @@ func (s *State) moveAll(w *Writer, j *job, move func(ref broker.Ref, what string
 	if j.body, sound, err = move(ref, "payload", j.body); err != nil {
 		return err
 	}
-	if !sound && !j.state().Final() && j.order != 0 { // of one on its way its reader finds out
+	switch {
+	case sound || j.state().Final():
+	case j.order == 0: // it is on its way to another store, in no list
+		j.flags &^= waitsBatch | scheduled
+		j.become(broker.Dead)
+		j.because(reasonDamaged)
+	default:
 		s.final(w, j, finalRec{state: broker.Dead, reason: reasonDamaged})
 	}
 	return nil

@@ -190,10 +190,12 @@ func (s *State) readTake(r *reader) error {
 	if r.err == nil && (q == nil || q.move == nil || t.signals > len(q.move.signals)) {
 		r.bad("batch of a move that is not there")
 	}
+	seen := make(map[broker.ID]bool, len(t.ids))
 	for _, id := range t.ids {
-		if j := s.find(r, []byte(name), id); j != nil && j.state() == broker.Leased {
-			r.bad("a leased job is taken")
+		if j := s.find(r, []byte(name), id); j != nil && (j.state() == broker.Leased || seen[id]) {
+			r.bad("a job is taken that is leased, or twice")
 		}
+		seen[id] = true
 	}
 	if r.err == nil {
 		s.applyTake(q, &t, r.base)
