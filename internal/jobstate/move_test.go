@@ -314,21 +314,23 @@ func TestDamagedBodiesOfMovesAreRefusedWithoutPanic(t *testing.T) {
 }
 
 func TestDescribeNamesTheRecordsOfMoves(t *testing.T) {
-	m := newMovers(t, 6)
-	for range 200 {
-		m.step()
-	}
 	seen := map[string]bool{}
-	for _, h := range m.sides {
-		for _, f := range h.frames {
-			if err := Describe(f, func(r Record) { seen[r.Type] = true }); err != nil {
-				t.Fatal(err)
+	for seed := range uint64(5) {
+		m := newMovers(t, seed)
+		for range 400 {
+			m.step()
+		}
+		for _, h := range m.sides {
+			for _, f := range h.frames {
+				if err := Describe(f, func(r Record) { seen[r.Type] = true }); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}
 	for _, name := range recordNames[recMove:] {
 		if !seen[name] {
-			t.Errorf("no record %q in 200 steps", name)
+			t.Errorf("no record %q in 2000 steps", name)
 		}
 	}
 }
