@@ -115,6 +115,15 @@ var moveJobRules = []moveRule{
 		p.survive(id)
 		p.to.wantOrder("claims", leaseIDs(p.to.claim(20)), refs, 0, 1, 2, 3, 4, 5, 6, 7)
 	}},
+	{"places are by time, also among jobs that are there already", func(p *pair) {
+		refs := p.add(queue, with(func(n *broker.NewJob) { n.Delay = 2 * tick }), plain())
+		p.advance(tick)
+		refs = append(refs, p.to.addMany(1)...)
+		p.advance(2 * tick)
+		refs = append(refs, p.to.addMany(1)...)
+		p.move()
+		p.to.wantOrder("claims", leaseIDs(p.to.claim(5)), refs, 1, 2, 0, 3)
+	}},
 	{"a token there is larger than any here, and the old one is refused", func(p *pair) {
 		ref := p.addOne(with(func(n *broker.NewJob) { n.MaxAttempts = 4 }))
 		var last broker.Lease
