@@ -1,7 +1,6 @@
 package brokertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,13 +59,6 @@ func (p *pair) wantMoved(before dump) {
 		}
 	}
 	want(p.fixture, "jobs left", len(p.dump(queue).jobs), 0)
-}
-
-// cancelAfter ends a context after a time.
-func (p *pair) within(d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(p.ctx, d)
-	p.Cleanup(cancel)
-	return ctx
 }
 
 var moveRules = slices.Concat(moveJobRules, moveFlowRules, moveDriveRules)

@@ -123,6 +123,34 @@ func TestMigrate(t *testing.T) {
 	})
 }
 
+func TestMigrateFollows(t *testing.T) {
+	s := newTool(t)
+	to := s.other("new")
+	s.enqueue("a")
+	cmd := s.process("migrate", s.dir, to.dir, "--follow")
+	s.start(cmd)
+	arrives := func(n string) {
+		await(t, "jobs to arrive", func() bool { return strings.Contains(to.run("stats", "--json").out, `"ready":`+n+`,`) })
+	}
+	arrives("1")
+	s.enqueue("a")
+	arrives("2")
+	s.enqueue("a", "--queue=another")
+	await(t, "a queue that is new to arrive, and the move to end", func() bool {
+		out := s.run("migrate", s.dir, to.dir, "--status").out
+		return strings.Count(out, " arrived ") == 2 && strings.Count(out, " left ") == 2 && strings.Contains(to.run("stats").out, "another")
+	})
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("stopped: %v", err)
+	}
+	for range 3 {
+		to.ok("claim")
+	}
+}
+
 // recordJSON is what --status prints with --json.
 type recordJSON struct {
 	Store  string `json:"store"`

@@ -262,51 +262,51 @@ func (s *State) writeArrive(w *Writer, q *queue, r *arriveRec, j *broker.MovedJo
 	w.end()
 }
 
-func (r *arriveRec) writeParts(w *Writer) {
-	has := func(p arriveParts) bool { return r.parts&p != 0 }
+func (a *arriveRec) writeParts(w *Writer) {
+	has := func(p arriveParts) bool { return a.parts&p != 0 }
 	if has(aLane) {
-		w.int(int64(r.lane.priority))
-		w.str(r.lane.tenant)
-		w.str(r.lane.group)
+		w.int(int64(a.lane.priority))
+		w.str(a.lane.tenant)
+		w.str(a.lane.group)
 	}
 	if has(aRan) {
-		w.time(r.claimedAt)
-		for _, n := range [...]uint64{uint64(r.token), uint64(r.attempts), uint64(r.failures), uint64(r.ended)} {
+		w.time(a.claimedAt)
+		for _, n := range [...]uint64{uint64(a.token), uint64(a.attempts), uint64(a.failures), uint64(a.ended)} {
 			w.uint(n)
 		}
 	}
 	if has(aKey) {
-		w.text(r.key)
-		w.byte(byte(r.hold))
-		w.uint(uint64(r.keyFor))
-		w.raw(r.digest[:])
+		w.text(a.key)
+		w.byte(byte(a.hold))
+		w.uint(uint64(a.keyFor))
+		w.raw(a.digest[:])
 	}
 	if has(aHeld) {
-		w.uint(uint64(r.keyUntil))
+		w.uint(uint64(a.keyUntil))
 	}
 	if has(aBatch) {
-		w.id(r.batch)
-		w.uint(uint64(r.ordinal))
+		w.id(a.batch)
+		w.uint(uint64(a.ordinal))
 	}
 	if has(aWhole) {
-		w.uint(uint64(r.size))
-		for _, word := range r.seen {
+		w.uint(uint64(a.size))
+		for _, word := range a.seen {
 			w.uint(word)
 		}
 	}
 	if has(aRetain) {
-		w.int(r.retain)
-		w.uint(uint64(r.startWithin))
+		w.int(a.retain)
+		w.uint(uint64(a.startWithin))
 	}
 	if has(aKeep) {
-		w.time(r.keepUntil)
+		w.time(a.keepUntil)
 	}
 	if has(aWorker) {
-		w.str(r.worker)
-		w.byte(byte(r.progress.Percent))
-		w.text(r.progress.Note)
-		w.uint(uint64(len(r.log)))
-		for _, line := range r.log {
+		w.str(a.worker)
+		w.byte(byte(a.progress.Percent))
+		w.text(a.progress.Note)
+		w.uint(uint64(len(a.log)))
+		for _, line := range a.log {
 			w.text(line)
 		}
 	}

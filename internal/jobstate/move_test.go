@@ -355,3 +355,52 @@ func TestDescribeNamesTheRecordsOfMoves(t *testing.T) {
 		}
 	}
 }
+
+func TestACheckpointIsOfTheOldVersionUnlessAQueueMoves(t *testing.T) {
+	m := newMovers(t, 9)
+	for _, h := range m.sides {
+		for range 30 {
+			h.step()
+		}
+		if v := encode(t, h.s)[0]; v != checkpointVersion {
+			t.Errorf("without moves it has version %d", v)
+		}
+	}
+	m.leavesItsKey("q0")
+	for i, h := range m.sides {
+		if v := encode(t, h.s)[0]; v != checkpointWithMoves {
+			t.Errorf("with moves it has version %d", v)
+		}
+		m.sides[i].checkLoadedMoves(encode(t, h.s))
+	}
+}
+
+func TestResetKeepsWhatIsOnItsWay(t *testing.T) {
+	m := newMovers(t, 11)
+	h := m.sides[0]
+	jobs := []broker.NewJob{{ID: broker.NewID(), Task: "t", Payload: []byte("one")}, {ID: broker.NewID(), Task: "t", Payload: []byte("two")}}
+	h.do(func() error { _, err := h.s.Enqueue(&h.w, h.now, "q0", jobs); return err })
+	mv := &moving{}
+	m.moves["q0"] = mv
+	m.begin("q0", mv)
+	r := broker.MoveTake{ID: mv.id, Queue: "q0", Runner: broker.ID{1}, Batch: 1}
+	before := h.take(&r)
+	lose := jobs[1].ID
+	err := h.s.Reset(h.now, func(ref broker.Ref, what string, l Loc) (Loc, bool, error) { return l, ref.ID != lose, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded := New(nil, nil)
+	if err := loaded.Decode(bytes.NewReader(encode(t, h.s))); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*State{"reset": h.s, "and loaded": loaded} {
+		_, out := s.describeOut(h.now, s.queues["q0"])
+		if len(out) != len(before.Jobs) || out[0].Moved.State != broker.Ready || out[1].Moved.State != broker.Dead || out[1].Moved.Reason != broker.ReasonDamaged {
+			t.Errorf("%s: on its way are %+v", name, out)
+		}
+		if uses := s.Uses(); len(uses) != 1 {
+			t.Errorf("%s: uses of %d files", name, len(uses))
+		}
+	}
+}
