@@ -105,10 +105,12 @@ type Move struct {
 	Jobs  int64 `json:"jobs"` // that have left, or arrived
 	// Turned is the move that this one takes back: zero for none.
 	Turned ID `json:"turned,omitzero"`
-	// Now is the broker's clock, and Seq the number of its last enqueue: what
-	// the other side has to know to keep times and places.
-	Now time.Time `json:"-"`
-	Seq uint64    `json:"-"`
+	// Now is the broker's clock, Seq the number of its last enqueue, First the
+	// smallest number that a job of the queue has: what the other side has to know
+	// to keep times and places.
+	Now   time.Time `json:"-"`
+	First uint64    `json:"-"`
+	Seq   uint64    `json:"-"`
 }
 
 // MoveBegin begins a move at one side.
@@ -129,6 +131,7 @@ type MoveBegin struct {
 	// have arrived, and what BeginMove of the other side returned.
 	Batch uint64
 	Now   time.Time
+	First uint64
 	Seq   uint64
 }
 

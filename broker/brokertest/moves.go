@@ -118,7 +118,7 @@ func (p *pair) began() broker.ID {
 	id := broker.NewID()
 	here, err := mover(p.b).BeginMove(p.ctx, broker.NewCall(), broker.MoveBegin{ID: id, Queue: queue, State: broker.Leaving, Peer: "there", Runner: id, TTL: tick})
 	p.must("begin here", err)
-	_, err = mover(p.to.b).BeginMove(p.ctx, broker.NewCall(), broker.MoveBegin{ID: id, Queue: queue, State: broker.Arriving, Peer: "here", Now: here.Now, Seq: here.Seq})
+	_, err = mover(p.to.b).BeginMove(p.ctx, broker.NewCall(), broker.MoveBegin{ID: id, Queue: queue, State: broker.Arriving, Peer: "here", Now: here.Now, First: here.First, Seq: here.Seq})
 	p.must("begin there", err)
 	return id
 }

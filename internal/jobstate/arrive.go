@@ -209,7 +209,8 @@ func (s *State) arrivalOf(m *move, j *broker.MovedJob) arriveRec {
 	if j.ByWall {
 		r.place, r.runAt = j.Place.UnixNano(), j.RunAt.UnixNano()
 	}
-	if r.seq = m.base + j.Seq; j.Seq == 0 || j.Seq > m.room {
+	var ok bool
+	if r.seq, ok = m.seqOf(j.Seq); !ok {
 		r.seq = s.seq + 1
 	}
 	for _, f := range [...]struct {

@@ -55,7 +55,7 @@
 //	17 replace  queue id flags [place runAt] digest body
 //	18 stop     queue schedule on                 (an operator stops a schedule)
 //	19 start    queue owner id at                 (of a program that declared)
-//	20 move     queue state on id turned peer batch jobs settled runner until delta base room
+//	20 move     queue state on id turned peer batch jobs settled runner until delta base first room
 //	21 take     queue batch n × id n × (task key) signals n × (kind name) settled  (leaves by a move)
 //	22 arrive   queue task id parts state reason flags seq maxAttempts place enqueuedAt runAt changedAt
 //	            [priority tenant group] [claimedAt token attempts failures ended] [key hold for digest] [until]

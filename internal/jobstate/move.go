@@ -31,15 +31,21 @@ type moveRec struct {
 	settled    bool   // the settings have left; the queue has worked here
 	runner     broker.ID
 	until      int64 // the runner is waited for
-	// Arriving: this store's clock less the other's, and where among the numbers
-	// of enqueues those of the other's are.
-	delta      int64
-	base, room uint64
+	// Arriving: this store's clock less the other's, and where the numbers of the
+	// other's enqueues are: those from first on behind base, so many as room says.
+	delta             int64
+	base, first, room uint64
 }
 
 // seqRoom is how many enqueues during and after a move keep their order among
-// the jobs of one place.
-const seqRoom = 1 << 24
+// the jobs of one place. Each move uses so many numbers up, and those between
+// the oldest job and the youngest.
+const seqRoom = 1 << 20
+
+// seqOf is the number of a job that arrives; not ok when its own has no place.
+func (m *moveRec) seqOf(n uint64) (seq uint64, ok bool) {
+	return m.base + 1 + n - m.first, n >= m.first && n-m.first < m.room
+}
 
 // rests reports whether no job of the queue is given out.
 func (q *queue) rests() bool { return q.paused || q.moving() }
@@ -77,8 +83,18 @@ func (s *State) describeMove(now Now, q *queue) broker.Move {
 	m := q.move
 	return broker.Move{
 		ID: m.id, Queue: q.name, State: m.state, Peer: m.peer, Batch: m.batch, OnWay: !m.out.empty(), Jobs: m.jobs, Turned: m.turned,
-		Now: time.Unix(0, now.Steady), Seq: s.seq,
+		Now: time.Unix(0, now.Steady), First: q.firstSeq(), Seq: s.seq,
 	}
+}
+
+// firstSeq is the smallest number of an enqueue that a job of the queue has, or
+// the next one when it has none.
+func (q *queue) firstSeq() uint64 {
+	first := q.state.seq + 1
+	for j := range q.kept() {
+		first = min(first, j.seq())
+	}
+	return first
 }
 
 // BeginMove begins a move of a queue, or goes on with it. An error means that
@@ -100,7 +116,8 @@ func (s *State) BeginMove(w *Writer, now Now, b *broker.MoveBegin) (broker.Move,
 	case b.State == broker.Leaving:
 		rec.runner, rec.until = b.Runner, satAdd(now.Steady, int64(ttl(b.TTL)))
 	case q == nil || q.move == nil || q.move.id != b.ID:
-		rec.delta, rec.base, rec.room = now.Steady-b.Now.UnixNano(), s.seq, b.Seq+seqRoom
+		rec.delta = now.Steady - b.Now.UnixNano()
+		rec.base, rec.first, rec.room = s.seq, b.First, max(b.Seq, b.First)-b.First+seqRoom
 	}
 	s.setMove(w, b.Queue, rec, rec.state == broker.Leaving)
 	return s.describeMove(now, s.queues[b.Queue]), nil
@@ -209,6 +226,7 @@ func (s *State) setMove(w *Writer, queue string, m moveRec, on bool) {
 	w.time(m.until)
 	w.int(m.delta)
 	w.uint(m.base)
+	w.uint(m.first)
 	w.uint(m.room)
 	w.end()
 	s.applyMove(queue, m, on, w.base)
@@ -221,7 +239,7 @@ func (s *State) readMove(r *reader) error {
 	m.id, m.turned, m.peer = r.id(), r.id(), string(r.text())
 	m.batch, m.jobs, m.settled = r.uint(), int64(r.uint()), r.byte() != 0
 	m.runner, m.until = r.id(), r.time()
-	m.delta, m.base, m.room = r.int(), r.uint(), r.uint()
+	m.delta, m.base, m.first, m.room = r.int(), r.uint(), r.uint(), r.uint()
 	if m.state > broker.Arrived {
 		r.bad("state of a move")
 	}

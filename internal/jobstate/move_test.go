@@ -67,7 +67,7 @@ func (m *movers) begin(queue string, mv *moving) {
 		return err
 	})
 	to.do(func() error {
-		_, err := to.s.BeginMove(&to.w, to.now, &broker.MoveBegin{ID: mv.id, Queue: queue, State: broker.Arriving, Peer: "here", Batch: mv.batch, Now: here.Now, Seq: here.Seq})
+		_, err := to.s.BeginMove(&to.w, to.now, &broker.MoveBegin{ID: mv.id, Queue: queue, State: broker.Arriving, Peer: "here", Batch: mv.batch, Now: here.Now, First: here.First, Seq: here.Seq})
 		return err
 	})
 	mv.on = true
@@ -76,7 +76,7 @@ func (m *movers) begin(queue string, mv *moving) {
 // turn takes a move back, once its last batch has arrived.
 func (m *movers) turn(queue string, mv *moving) {
 	from, to := m.sides[mv.from], m.sides[1-mv.from]
-	b := broker.MoveBegin{ID: broker.NewID(), Queue: queue, State: broker.Arriving, Peer: "there", Turn: mv.id, TurnBatch: mv.batch, Now: time.Unix(0, to.now.Steady), Seq: to.s.seq}
+	b := broker.MoveBegin{ID: broker.NewID(), Queue: queue, State: broker.Arriving, Peer: "there", Turn: mv.id, TurnBatch: mv.batch, Now: time.Unix(0, to.now.Steady), First: to.s.queues[queue].firstSeq(), Seq: to.s.seq}
 	from.do(func() error { _, err := from.s.BeginMove(&from.w, from.now, &b); return err })
 	b.State, b.Runner = broker.Leaving, broker.ID{1}
 	to.do(func() error { _, err := to.s.BeginMove(&to.w, to.now, &b); return err })
@@ -401,6 +401,29 @@ func TestResetKeepsWhatIsOnItsWay(t *testing.T) {
 		}
 		if uses := s.Uses(); len(uses) != 1 {
 			t.Errorf("%s: uses of %d files", name, len(uses))
+		}
+	}
+}
+
+func TestMovesToAndFroDoNotUseUpTheNumbersOfEnqueues(t *testing.T) {
+	m := newMovers(t, 13)
+	h := m.sides[0]
+	h.do(func() error {
+		_, err := h.s.Enqueue(&h.w, h.now, "q0", []broker.NewJob{{Task: "t"}, {Task: "t"}})
+		return err
+	})
+	const moves = 300
+	mv := &moving{}
+	m.moves["q0"] = mv
+	for range moves {
+		for m.begin("q0", mv); mv.on; {
+			m.batch("q0", mv)
+		}
+		mv.from, mv.id = 1-mv.from, broker.ID{}
+	}
+	for _, h := range m.sides {
+		if most := uint64(moves * moves * seqRoom); h.s.seq > most || most > 1<<47 {
+			t.Errorf("the last number is %d after %d moves, 2^48 is the end", h.s.seq, moves)
 		}
 	}
 }

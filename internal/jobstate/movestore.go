@@ -12,7 +12,7 @@ import (
 // What a checkpoint has of moves (part of the format; from version 3 on, which
 // is written only when there is one):
 //
-//	uint32 n × (queue, uint8 state, id, turned, peer, uvarint batch, jobs, uint8 settled, runner, varint until, delta, uvarint base, room, varint fresh
+//	uint32 n × (queue, uint8 state, id, turned, peer, uvarint batch, jobs, uint8 settled, runner, varint until, delta, uvarint base, first, room, varint fresh
 //	  jobs      uvarint n × (entry, uint8 group, uint8 keyHeld, varint keyUntil)
 //	  keys      uvarint n × (task, key, id, digest, varint until)
 //	  signals   uvarint n × (id, uvarint ordinal)       on their way
@@ -55,6 +55,7 @@ func (s *State) encodeMoves(e *encoder) {
 		e.int(m.until)
 		e.int(m.delta)
 		e.uint(m.base)
+		e.uint(m.first)
 		e.uint(m.room)
 		e.int(m.fresh)
 		s.encodeOut(e, &m.out)
@@ -141,7 +142,7 @@ func (s *State) decodeMoves(d *decoder) {
 		m.id, m.turned, m.peer = d.b16(), d.b16(), d.text()
 		m.batch, m.jobs, m.settled = d.uint(), int64(d.uint()), d.u8() != 0
 		m.runner, m.until, m.delta = d.b16(), d.int(), d.int()
-		m.base, m.room, m.fresh = d.uint(), d.uint(), d.int()
+		m.base, m.first, m.room, m.fresh = d.uint(), d.uint(), d.uint(), d.int()
 		if d.err == nil && (q == nil || m.state < broker.Leaving || m.state > broker.Arrived) {
 			d.fail("move of no queue")
 		}

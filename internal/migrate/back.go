@@ -80,7 +80,7 @@ func (r *run) forgetBoth(ctx context.Context, from, to broker.Move) error {
 func (r *run) turnFrom(ctx context.Context, to broker.Move) error {
 	b := broker.MoveBegin{
 		ID: broker.NewID(), Queue: r.p.Queue, State: broker.Arriving, Peer: r.to.Name,
-		Turn: r.id, TurnBatch: r.batch, Now: to.Now, Seq: to.Seq,
+		Turn: r.id, TurnBatch: r.batch, Now: to.Now, First: to.First, Seq: to.Seq,
 	}
 	_, err := repeat(ctx, func(c broker.Call) (broker.Move, error) { return r.from.Broker.BeginMove(ctx, c, b) })
 	if err != nil {

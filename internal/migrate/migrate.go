@@ -126,7 +126,7 @@ func (r *run) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.from.Name, err)
 	}
-	arrive := broker.MoveBegin{ID: r.id, Queue: r.p.Queue, State: broker.Arriving, Peer: r.from.Name, Batch: began.Batch, Now: began.Now, Seq: began.Seq}
+	arrive := broker.MoveBegin{ID: r.id, Queue: r.p.Queue, State: broker.Arriving, Peer: r.from.Name, Batch: began.Batch, Now: began.Now, First: began.First, Seq: began.Seq}
 	there, err := repeat(ctx, func(c broker.Call) (broker.Move, error) { return r.to.Broker.BeginMove(ctx, c, arrive) })
 	if err != nil {
 		if from.State == 0 {
