@@ -413,13 +413,22 @@ func TestMovesToAndFroDoNotUseUpTheNumbersOfEnqueues(t *testing.T) {
 		return err
 	})
 	const moves = 300
-	mv := &moving{}
-	m.moves["q0"] = mv
-	for range moves {
-		for m.begin("q0", mv); mv.on; {
-			m.batch("q0", mv)
+	for n := range moves {
+		mv := &moving{from: n % 2}
+		m.begin("q0", mv)
+		from, to := m.sides[mv.from], m.sides[1-mv.from]
+		for done := false; !done; {
+			b := from.take(&broker.MoveTake{ID: mv.id, Queue: "q0", Runner: broker.ID{1}, Batch: mv.batch + 1})
+			if b.Number > mv.batch {
+				to.do(func() error {
+					_, err := to.s.Put(&to.w, to.now, &broker.MovePut{ID: mv.id, Queue: "q0", Batch: b})
+					return err
+				})
+				mv.batch = b.Number
+			}
+			done = b.Done
 		}
-		mv.from, mv.id = 1-mv.from, broker.ID{}
+		m.end("q0", mv)
 	}
 	for _, h := range m.sides {
 		if most := uint64(moves * moves * seqRoom); h.s.seq > most || most > 1<<47 {
