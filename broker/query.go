@@ -67,7 +67,10 @@ type Step struct {
 type Count struct {
 	Queue  string `json:"queue"`
 	Task   string `json:"task"`
-	Paused bool   `json:"paused,omitempty"` // the queue is
+	Paused bool   `json:"paused,omitempty"` // the queue is, by an operator
+	// Moving says how the queue moves to or from another broker; "" means that it
+	// does not rest for that.
+	Moving string `json:"moving,omitempty"`
 
 	// Jobs there now, by state.
 	Scheduled int64 `json:"scheduled"`
@@ -152,6 +155,7 @@ const (
 	WhyLeased    = "leased"
 	WhyScheduled = "scheduled"
 	WhyPaused    = "paused"
+	WhyMoving    = "moving" // its queue moves to, or comes from, another broker
 	WhyNoWorker  = "no_worker"
 	WhyLimit     = "limit" // a limit on running jobs, or its ordered group
 	WhyRate      = "rate"

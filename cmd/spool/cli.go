@@ -47,6 +47,7 @@ type cli struct {
 	Verify  verifyCmd  `cmd:"" group:"store" help:"Check every byte of a store; change nothing."`
 	Repair  repairCmd  `cmd:"" group:"store" help:"Mend a damaged store, keeping all that can be read."`
 	Compact compactCmd `cmd:"" group:"store" help:"Drop from the disk what is finished."`
+	Migrate migrateCmd `cmd:"" group:"store" help:"Move queues, as they are, to another store."`
 
 	Demo    demoCmd    `cmd:"" group:"try" help:"Watch jobs survive kill -9."`
 	Torture tortureCmd `cmd:"" group:"try" help:"Test this disk: kill processes at random, compare all that was acknowledged."`

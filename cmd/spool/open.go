@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/alecthomas/kong"
@@ -15,6 +16,7 @@ import (
 	"github.com/spoolq/spool/broker/brokerurl"
 	"github.com/spoolq/spool/broker/filebroker"
 	"github.com/spoolq/spool/broker/redisbroker"
+	"github.com/spoolq/spool/internal/migrate"
 )
 
 // passwordEnv names the environment variable that may hold the password of
@@ -103,6 +105,34 @@ func (a *app) openStore(dir string, how access) (*filebroker.Broker, error) {
 		}
 	}
 	return filebroker.Open(dir, filebroker.Config{Logger: newLogger(a.errw, slog.LevelWarn), AllowUnsafeFS: a.unsafeFS})
+}
+
+// openSide opens one of the two stores of a move.
+func (a *app) openSide(name string, how access) (migrate.Broker, error) {
+	dir, isDir, err := brokerurl.Dir(name)
+	if err != nil {
+		return nil, usagef("%s", plain(err))
+	}
+	if !isDir {
+		return nil, usagef("%s: queues move between directories so far, not yet to or from a server", a.sideName(name))
+	}
+	return a.openStore(dir, how)
+}
+
+// sideName names a store wherever it is said, without secrets.
+func (a *app) sideName(name string) string {
+	dir, isDir, err := brokerurl.Dir(name)
+	if err != nil || !isDir {
+		return brokerurl.Redacted(name)
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		return real
+	}
+	return abs
 }
 
 // isStore says whether a directory holds a store, without touching it.

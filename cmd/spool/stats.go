@@ -88,6 +88,9 @@ func (a *app) stats(v *statsView) error {
 			if n.Paused {
 				queue += " (paused)"
 			}
+			if n.Moving != "" {
+				queue += " (" + text.Safe(n.Moving) + ")"
+			}
 			cells := []string{queue, n.Task}
 			for _, s := range broker.States {
 				cells = append(cells, text.Count(n.Of(s)))
