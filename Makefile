@@ -15,7 +15,7 @@ demo: ## Watch jobs survive kill -9, with a table at the end
 	$(GO) run ./cmd/spool demo
 
 .PHONY: test
-test: lint test-bench ## The fast loop: format, vet, linter, every test once (under 3 minutes)
+test: redis lint test-bench ## The fast loop: format, vet, linter, every test once (under 3 minutes)
 	$(GO) test -shuffle=on ./...
 
 .PHONY: test-bench
@@ -28,7 +28,7 @@ redis: ## Install the Redis server that tests start, where there is none (Debian
 	.ci/redis
 
 .PHONY: race
-race: ## Every test under the race detector (needs a C compiler)
+race: redis ## Every test under the race detector (needs a C compiler)
 	@command -v $${CC:-$$($(GO) env CC)} >/dev/null || { echo "make race: the race detector needs a C compiler (gcc or clang) and there is none; install gcc" >&2; exit 1; }
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 20m ./...
 
