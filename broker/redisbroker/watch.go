@@ -36,8 +36,10 @@ func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 	if err := h.await(ctx, e); err != nil {
 		return nil, err
 	}
-	if err := b.announce(ctx); err != nil {
-		return nil, err
+	if w.announced() {
+		if err := b.announce(ctx); err != nil {
+			return nil, err
+		}
 	}
 	h.mu.Lock()
 	h.seen[w] = true
@@ -45,6 +47,11 @@ func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 	h.all.Go(func() { b.keepWatching(ctx, w) })
 	return w.events, nil
 }
+
+// announced reports whether queues have to know that somebody watches: what
+// happens rarely they publish always, so that a worker that waits for no more
+// does not make them publish the course of every job.
+func (w *watch) announced() bool { return !w.f.Settings }
 
 // keepWatching says again and again that somebody watches, until he does not.
 func (b *Broker) keepWatching(ctx context.Context, w *watch) {
@@ -54,15 +61,19 @@ func (b *Broker) keepWatching(ctx context.Context, w *watch) {
 		delete(b.hub.seen, w)
 		close(w.events)
 	}()
-	tick := time.NewTicker(watchLast / 6)
-	defer tick.Stop()
+	var again <-chan time.Time
+	if w.announced() {
+		tick := time.NewTicker(watchLast / 6)
+		defer tick.Stop()
+		again = tick.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.closed:
 			return
-		case <-tick.C:
+		case <-again:
 			_ = b.announce(ctx) // the next one may get through
 		}
 	}
