@@ -23,8 +23,10 @@ local function fast()
 	if watch > now or idle > now or due0 <= now or due1 <= wall then return nil end
 	local name, ids, rests, calls = nil, {}, {}, {}
 	for k = 1, #ARGV do
-		local id, how, count, job, task, rest = unpack_('>c16BI4c16I2c0I4c0', ARGV[k])
-		if how ~= 2 or count ~= 1 or name and name ~= task or seen[id] then return nil end
+		local id, how, count, i = unpack_('>c16BI4', ARGV[k])
+		if how ~= 2 or count ~= 1 or seen[id] then return nil end
+		local job, task, rest = unpack_('>c16I2c0I4c0', ARGV[k], i)
+		if name and name ~= task then return nil end
 		seen[id], name, ids[k], rests[k], calls[k], answers[k] = true, task, job, rest, P .. 'i' .. id, '\0\0' .. job
 	end
 	if call('EXISTS', unpack(calls)) > 0 then return nil end
