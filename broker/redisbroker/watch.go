@@ -51,7 +51,7 @@ func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 // announced reports whether queues have to know that somebody watches: what
 // happens rarely they publish always, so that a worker that waits for no more
 // does not make them publish the course of every job.
-func (w *watch) announced() bool { return !w.f.Settings }
+func (w *watch) announced() bool { return !w.f.Settings && w.f.Reason != broker.ReasonCancelAsked }
 
 // keepWatching says again and again that somebody watches, until he does not.
 func (b *Broker) keepWatching(ctx context.Context, w *watch) {
@@ -128,5 +128,6 @@ func (w *watch) chooses(e *broker.Event, tenant, group string) bool {
 	f := &w.f
 	return !f.Settings && (f.Queue == "" || f.Queue == e.Queue) && (len(f.IDs) == 0 || slices.Contains(f.IDs, e.ID)) &&
 		(len(f.States) == 0 || slices.Contains(f.States, e.State)) && (f.Task == "" || f.Task == e.Task) &&
-		(f.Tenant == "" || f.Tenant == tenant) && (f.Group == "" || f.Group == group)
+		(f.Tenant == "" || f.Tenant == tenant) && (f.Group == "" || f.Group == group) &&
+		(f.Reason == "" || f.Reason == e.Reason)
 }
