@@ -29,7 +29,7 @@ local function fast()
 		if name and name ~= task then return nil end
 		seen[id], name, ids[k], rests[k], calls[k], answers[k] = true, task, job, rest, P .. 'i' .. id, '\0\0' .. job
 	end
-	if call('EXISTS', unpack(calls)) > 0 then return nil end
+	if #ids > 1 and call('EXISTS', unpack(calls)) > 0 then return nil end
 	local no = call('HGET', P .. 'T', name)
 	if not no then return nil end
 	local lane = P .. 'l' .. no .. pack('>I4BI2', PLAIN, 0, 0)
@@ -37,6 +37,8 @@ local function fast()
 	if not head or tonumber(head) > now then return nil end
 	local n = call('HGET', P .. 'n', no)
 	if not n then return nil end
+	-- The first write: one call alone is looked up and kept by one command.
+	if #ids == 1 and not call('SET', calls[1], '\0', 'NX', 'PX', 300000) then return nil end
 	seq = math.max(seq, math.floor(wall / 1000) * 32)
 	local at = pack('>I7', now)
 	local front, middle = string.char(READY * 32) .. '\0\0' .. no .. pack('>I4', PLAIN) .. at, at .. at .. string.rep('\0', 25)
@@ -47,14 +49,15 @@ local function fast()
 		places[2 * k - 1], places[2 * k] = now, sq .. id
 		local size = unpack_('>I4', rest, 13)
 		bytes, rbytes = bytes + size, rbytes + size
-		call('SET', calls[k], '\0', 'PX', 300000)
+		if #ids > 1 then call('SET', calls[k], '\0', 'PX', 300000) end
 	end
-	call('MSET', unpack(records))
 	call('ZADD', lane, unpack(places))
 	seq, depth, ready = seq + #ids, depth + #ids, ready + #ids
 	call('HSET', P .. 'n', no, sub(n, 1, 6) .. pack('>I6', unpack_('>I6', n, 7) + #ids) .. sub(n, 13, 36) ..
 		pack('>I6', unpack_('>I6', n, 37) + #ids) .. sub(n, 43))
-	call('SET', KEYS[1], sub(s, 1, 1) .. pack('>I6I8i8', seq, now, off) .. sub(s, 24, 34) ..
-		pack('>I6I8I6I8I6', depth, bytes, ready, rbytes, math.max(high, depth)) .. sub(s, 69))
+	records[#records + 1] = KEYS[1]
+	records[#records + 1] = sub(s, 1, 1) .. pack('>I6I8i8', seq, now, off) .. sub(s, 24, 34) ..
+		pack('>I6I8I6I8I6', depth, bytes, ready, rbytes, math.max(high, depth)) .. sub(s, 69)
+	call('MSET', unpack(records))
 	return answers
 end
