@@ -69,13 +69,18 @@ bench: ## Measure this machine, with the raw disk beside it (JSON)
 bench-peers: ## Measure spool beside its peers, 15 minutes; FLAGS=-quick: 3
 	bench/run.sh -page docs/performance.md $(FLAGS)
 
+.PHONY: bench-redis
+bench-redis: ## Measure spool on Redis beside asynq and the bare server, 4 minutes; FLAGS=-quick: 1
+	bench/run.sh -redis -page docs/performance.md $(FLAGS)
+
 .PHONY: torture
 torture: ## Kill processes at random for SECONDS=60 and compare all that was acknowledged
 	$(GO) run ./cmd/spool torture --seconds $(SECONDS)
 
 .PHONY: proof
-proof: ## Limits, schedules and shares with real processes, at full size (6 minutes)
+proof: ## Limits, schedules and shares with real processes, and a million jobs on Redis, at full size (8 minutes)
 	$(GO) test -run '^TestProof' -count=1 -v -timeout 20m ./internal/proctest -full
+	$(GO) test -run '^TestProof' -count=1 -v -timeout 20m ./broker/redisbroker -full
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME=10s

@@ -19,6 +19,9 @@ type Filter struct {
 	// Settings is for Watch alone: changes of settings, of Queue, in place of
 	// those of jobs. The other fields choose nothing then.
 	Settings bool `json:"settings,omitempty"`
+	// Reason is for Watch alone: one of the Reason constants, of the event. To
+	// watch for ReasonCancelAsked alone costs a store nothing that others notice.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Page is a part of a list.

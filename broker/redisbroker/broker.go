@@ -26,6 +26,7 @@ type Broker struct {
 
 	mu      sync.Mutex
 	known   map[string]time.Time     // when queues were last made sure to be there
+	listed  list                     // all queues, as they were read last
 	held    map[broker.Ref]heldLease // not Remote, and not settled here
 	swept   int                      // leases held after the last sweep
 	workers map[string]registered    // registered here, by id

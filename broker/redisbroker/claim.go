@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -58,8 +59,13 @@ func (l *claimLook) wait(ctx context.Context, deadline time.Time) (broker.Claime
 	b := l.b
 	l.waiter = b.hub.enter()
 	defer b.hub.leave(l.waiter)
+	if l.r.Queues == nil { // who hears of new queues reads their list after that
+		if err := b.hub.listen(ctx, l.waiter, nil, true); err != nil {
+			return broker.Claimed{}, err
+		}
+	}
 	for {
-		queues, err := l.queues(ctx)
+		queues, _, err := l.queues(ctx)
 		if err != nil {
 			return broker.Claimed{}, err
 		}
@@ -89,11 +95,17 @@ func (l *claimLook) wait(ctx context.Context, deadline time.Time) (broker.Claime
 	}
 }
 
-func (l *claimLook) queues(ctx context.Context) ([]string, error) {
+// queues returns where to look, and whether there may be more: then it is the
+// list of a short time ago.
+func (l *claimLook) queues(ctx context.Context) (queues []string, old bool, err error) {
 	if l.r.Queues != nil {
-		return l.r.Queues, nil
+		return l.r.Queues, false, nil
 	}
-	return l.b.queues(ctx)
+	if queues := l.b.recent(); queues != nil {
+		return queues, true, nil
+	}
+	queues, err = l.b.queues(ctx)
+	return queues, false, err
 }
 
 // once looks once, without waiting.
@@ -101,11 +113,27 @@ func (l *claimLook) once(ctx context.Context) (broker.Claimed, error) {
 	if err := l.b.alive(ctx); err != nil {
 		return broker.Claimed{}, err
 	}
-	queues, err := l.queues(ctx)
+	queues, old, err := l.queues(ctx)
 	if err != nil {
 		return broker.Claimed{}, err
 	}
-	return l.from(ctx, queues)
+	got, err := l.from(ctx, queues)
+	if !old || err != nil || len(got.Leases) > 0 || got.More {
+		return got, err
+	}
+	all, err := l.b.queues(ctx)
+	if err != nil {
+		return broker.Claimed{}, err
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(q string) bool { return slices.Contains(queues, q) })
+	if len(all) == 0 {
+		return got, nil
+	}
+	more, err := l.from(ctx, all)
+	if got.NextDue > 0 && (more.NextDue == 0 || got.NextDue < more.NextDue) {
+		more.NextDue = got.NextDue
+	}
+	return more, err
 }
 
 // from claims from queues in their order.

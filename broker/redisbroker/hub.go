@@ -176,6 +176,9 @@ func (h *hub) heard(queue string, e *tap, message []byte) {
 		defer e.once.Do(func() { close(e.ready) }) // after all were told who wait by now
 		message = []byte("a")
 	}
+	if queue == registry && message[0] == 'a' {
+		h.b.outdate()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch rest := message[1:]; message[0] {

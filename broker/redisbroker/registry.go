@@ -57,10 +57,48 @@ func (b *Broker) ask(ctx context.Context, what byte, name string, entry []byte, 
 	return c, u.err
 }
 
+// list is what the registry said of queues.
+type list struct {
+	queues []string  // sorted; nobody changes it
+	at     time.Time // zero when it is known to be old
+	news   int       // how often a new one was heard of
+}
+
+// listLast is for how long a client that hears nothing of new queues takes its
+// list of them for complete.
+const listLast = time.Second
+
 // queues returns the names of all queues, sorted.
 func (b *Broker) queues(ctx context.Context) ([]string, error) {
+	b.mu.Lock()
+	at, news := time.Now(), b.listed.news
+	b.mu.Unlock()
 	c, err := b.ask(ctx, readAll, "", nil, 0)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil && news == b.listed.news {
+		b.listed.queues, b.listed.at = c.queues, at
+	}
 	return c.queues, err
+}
+
+// recent returns what queues returned a short time ago; nil when it has to be
+// read again.
+func (b *Broker) recent() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if time.Since(b.listed.at) > listLast {
+		return nil
+	}
+	return b.listed.queues
+}
+
+// outdate makes the list of queues be read again: there is a new one.
+func (b *Broker) outdate() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listed.at = time.Time{}
+	b.listed.news++
 }
 
 // only returns queue, or all queues for "".
@@ -100,6 +138,7 @@ func (b *Broker) ensure(ctx context.Context, queue string) error {
 	if _, err := b.call(ctx, b.s.worker, queue, append(p.u32(n), list...)); err != nil {
 		return err
 	}
+	b.outdate()
 	b.mu.Lock()
 	b.known[queue] = time.Now()
 	b.mu.Unlock()

@@ -37,7 +37,7 @@ func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 	if err := h.await(ctx, e); err != nil {
 		return nil, err
 	}
-	if !f.Settings { // of settings everybody is told
+	if w.announced() {
 		if err := b.announce(ctx); err != nil {
 			return nil, err
 		}
@@ -51,6 +51,11 @@ func (b *Broker) Watch(ctx context.Context, f broker.Filter) (<-chan broker.Even
 	return w.events, nil
 }
 
+// announced reports whether queues have to know that somebody watches: what
+// happens rarely they publish always, so that a worker that waits for no more
+// does not make them publish the course of every job.
+func (w *watch) announced() bool { return !w.f.Settings && w.f.Reason != broker.ReasonCancelAsked }
+
 // keepWatching says again and again that somebody watches, until he does not.
 func (b *Broker) keepWatching(ctx context.Context, w *watch) {
 	defer func() {
@@ -59,18 +64,20 @@ func (b *Broker) keepWatching(ctx context.Context, w *watch) {
 		delete(b.hub.seen, w)
 		close(w.events)
 	}()
-	tick := time.NewTicker(watchLast / 6)
-	defer tick.Stop()
+	var again <-chan time.Time
+	if w.announced() {
+		tick := time.NewTicker(watchLast / 6)
+		defer tick.Stop()
+		again = tick.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.closed:
 			return
-		case <-tick.C:
-			if !w.f.Settings {
-				_ = b.announce(ctx) // the next one may get through
-			}
+		case <-again:
+			_ = b.announce(ctx) // the next one may get through
 		}
 	}
 }
@@ -124,5 +131,6 @@ func (w *watch) chooses(e *broker.Event, tenant, group string) bool {
 	f := &w.f
 	return !f.Settings && (f.Queue == "" || f.Queue == e.Queue) && (len(f.IDs) == 0 || slices.Contains(f.IDs, e.ID)) &&
 		(len(f.States) == 0 || slices.Contains(f.States, e.State)) && (f.Task == "" || f.Task == e.Task) &&
-		(f.Tenant == "" || f.Tenant == tenant) && (f.Group == "" || f.Group == group)
+		(f.Tenant == "" || f.Tenant == tenant) && (f.Group == "" || f.Group == group) &&
+		(f.Reason == "" || f.Reason == e.Reason)
 }

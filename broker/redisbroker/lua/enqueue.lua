@@ -35,7 +35,7 @@ end
 -- quick adds plain jobs.
 local function quick(arg, i, count)
 	local now, zero = pack('>I7', Q.now), string.rep('\0', 25)
-	local out = { OK }
+	local out, records = { OK }, {}
 	local name, no, l, lane, front, c
 	local here = 0
 	for k = 1, count do
@@ -50,7 +50,7 @@ local function quick(arg, i, count)
 			Lane.touch(l)
 		end
 		local sq = pack('>I6', Q.next())
-		call('SET', P .. 'j' .. id, front .. sq .. sq .. now .. now .. zero .. rest)
+		records[2 * k - 1], records[2 * k] = P .. 'j' .. id, front .. sq .. sq .. now .. now .. zero .. rest
 		lane[sq .. id] = Q.now
 		if not l.head then l.head = { at = Q.now, sq = sq, id = id } end
 		local size = unpack_('>I4', rest, 13)
@@ -59,6 +59,7 @@ local function quick(arg, i, count)
 		here = here + 1
 		out[k + 1] = '\0' .. id
 	end
+	for i = 1, #records, 2000 do call('MSET', unpack(records, i, min(i + 1999, #records))) end
 	Wake.ready(no, here)
 	Q.depth, Q.ready = Q.depth + count, Q.ready + count
 	if Q.depth > Q.high then Q.high = Q.depth end

@@ -67,9 +67,10 @@ function Wake.final(id)
 	if Q.await > Q.now and call('ZREM', P .. 'B', id) == 1 then call('PUBLISH', CHANNEL, 'f' .. id) end
 end
 
--- tell publishes an event: job j is in its state.
+-- tell publishes an event: job j is in its state. That a cancellation is asked for
+-- is rare, and told whether somebody watches or not.
 function Wake.tell(j, worker)
-	if Q.watch <= Q.now then return end
+	if Q.watch <= Q.now and j.reason ~= R_cancel_asked then return end
 	call('PUBLISH', EVENTS, 'e' .. str(P) .. j.id .. str(Task.named(j.task)) .. str(worker or '') .. str(j.tenant) ..
 		str(j.group) .. pack('>BBI8', j.state, j.reason, Q.now))
 end
