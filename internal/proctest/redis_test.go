@@ -42,12 +42,14 @@ type weather struct {
 	store   string
 	ledgers string
 	fleet   *fleet
-	forgets bool // the servers may have forgotten claims
+	gap     time.Duration // from kill to kill, on average
+	least   int           // of kills that show something
+	forgets bool          // the servers may have forgotten claims
 }
 
 func newWeather(t *testing.T, of plan) *weather {
 	t.Helper()
-	x := &weather{t: t, store: of.Store, ledgers: filepath.Join(t.TempDir(), "ledgers"), fleet: newFleet(t)}
+	x := &weather{t: t, store: of.Store, ledgers: filepath.Join(t.TempDir(), "ledgers"), fleet: newFleet(t), gap: 130 * time.Millisecond}
 	must(t, os.Mkdir(x.ledgers, 0o700))
 	for i := range 3 {
 		for _, role := range []string{asProducer, asWorker} {
@@ -69,10 +71,11 @@ func pause(d time.Duration) { <-time.After(d) }
 // storm kills processes for a while, during which strike is called again and again.
 func (x *weather) storm(span time.Duration, strike func()) {
 	x.t.Helper()
+	x.least = int(span / x.gap / 3)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		x.fleet.killEvery(130*time.Millisecond, span)
+		x.fleet.killEvery(x.gap, span)
 	}()
 	for {
 		select {
@@ -110,7 +113,7 @@ func maintained(t *testing.T, c *spool.Client) bool {
 func (x *weather) judge(nodes ...*redistest.Server) {
 	x.t.Helper()
 	l := readLedgers(x.t, x.ledgers)
-	l.forgets = x.forgets
+	l.least, l.forgets = x.least, x.forgets
 	with(x.t, x.store, func(c *spool.Client) {
 		judge(x.t, c, l, x.fleet.kills)
 		judgeRecords(x.t, c, nodes)
