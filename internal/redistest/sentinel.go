@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // MasterName is what the sentinels of a Sentinel call their primary.
@@ -109,12 +110,13 @@ func (s *Sentinel) Follow() {
 // Promoted waits until the replica leads, and the sentinels say so.
 func (s *Sentinel) Promoted() {
 	s.t.Helper()
-	s.until("the replica is promoted", func() bool {
+	// A sentinel that was held up does nothing for 30 s (its tilt mode).
+	untilLate(s.t, "the replica is promoted", 2*time.Minute, func() bool {
 		// A sentinel cuts the connections of whom it promotes.
 		role, err := s.Replica.Do("ROLE")
 		list, _ := role.([]any)
 		return err == nil && len(list) > 0 && list[0] == "master"
-	})
+	}, s.Sentinels[0].log)
 	for _, one := range s.Sentinels {
 		one.until("the sentinels agree", func() bool {
 			list, _ := one.Must("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).([]any)

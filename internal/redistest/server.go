@@ -196,9 +196,14 @@ func (s *Server) until(what string, ok func() bool) {
 
 func until(t testing.TB, what string, ok func() bool, log func() string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); <-time.After(5 * time.Millisecond) {
+	untilLate(t, what, 30*time.Second, ok, log)
+}
+
+func untilLate(t testing.TB, what string, late time.Duration, ok func() bool, log func() string) {
+	t.Helper()
+	for end := time.Now().Add(late); !ok(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within 30 s\n%s", what, log())
+			t.Fatalf("%s: not within %v\n%s", what, late, log())
 		}
 	}
 }
