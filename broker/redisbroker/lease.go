@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,7 +101,11 @@ func (b *Broker) beat(ctx context.Context, queue string, r *broker.ExtendRequest
 	if broker.ValidName(queue) != nil {
 		return nil // there is no such queue
 	}
-	p := newPacker(broker.ID{}).u64(micros(r.TTL)).u32(len(part))
+	var call broker.ID
+	if slices.ContainsFunc(part, func(i int) bool { return len(r.Leases[i].Log) > 0 }) {
+		call = broker.NewID() // or a repeat would add the lines again
+	}
+	p := newPacker(call).u64(micros(r.TTL)).u32(len(part))
 	for _, i := range part {
 		x := &r.Leases[i]
 		p = p.id(x.Ref.ID).u64(int64(x.Token)).flag(x.Progress != nil || len(x.Log) > 0)

@@ -1,8 +1,8 @@
 -- extend is a heartbeat for the leases of one queue.
--- Call: call id (none), TTL µs, number; for each: id, token, whether it says
+-- Call: call id (none when no lease has log lines), TTL µs, number; for each: id, token, whether it says
 -- something, percent (255: unchanged), note, number of log lines, lines.
 -- Answer: status; for each: 0 lost, 1 held, 2 to be cancelled, and the expiry.
--- It writes KEYS[1], j, x, e.
+-- It writes KEYS[1], j, x, e, i.
 
 -- noted keeps what a running handler says of itself: of the lines the last 100,
 -- and of those what 8 KiB hold.
@@ -26,7 +26,8 @@ local function noted(j, percent, note, lines)
 end
 
 local function extend(arg)
-	local _, ttl, n, i = unpack_('>c16I8I4', arg)
+	local call_, ttl, n, i = unpack_('>c16I8I4', arg)
+	local was = Calls.get(call_) -- then its lines are there already
 	local expires = Q.now + ttl
 	local out = { OK }
 	for k = 1, n do
@@ -39,13 +40,14 @@ local function extend(arg)
 			j.expires = expires
 			Buf.zset(P .. 'e', id, expires)
 			Q.lease = min(Q.lease, expires)
-			if says == 1 then noted(j, percent, note, lines) end
+			if says == 1 then noted(j, percent, note, was and {} or lines) end
 			Job.save(j)
 			out[k + 1] = (Job.is(j, ASKED) and '\2' or '\1') .. pack('>I8', expires)
 		else
 			out[k + 1] = '\0' .. pack('>I8', 0)
 		end
 	end
+	Calls.keep(call_, OK)
 	return table.concat(out)
 end
 
