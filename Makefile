@@ -74,8 +74,8 @@ torture: ## Kill processes at random for SECONDS=60 and compare all that was ack
 	$(GO) run ./cmd/spool torture --seconds $(SECONDS)
 
 .PHONY: proof
-proof: ## Limits, schedules and shares with real processes, at full size (6 minutes)
-	$(GO) test -run '^TestProof' -count=1 -v -timeout 20m ./internal/proctest -full
+proof: ## Limits, schedules, shares and kills, of Redis too, with real processes, at full size (14 minutes)
+	$(GO) test -run '^TestProof' -count=1 -v -timeout 40m ./internal/proctest -full
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME=10s

@@ -120,14 +120,18 @@ func (l *load) lost(b *Broker, cut time.Time) (n int, oldest time.Duration) {
 	l.t.Helper()
 	defer func() { _ = b.Close() }()
 	check := func(all map[broker.ID]time.Time, there func(j *broker.Job) bool) {
-		for id, at := range all {
-			jobs, err := b.Get(l.t.Context(), []broker.Ref{{Queue: "q", ID: id}})
-			if err != nil {
-				l.t.Fatal(err)
-			}
-			if !there(&jobs[0]) {
+		var refs []broker.Ref
+		for id := range all {
+			refs = append(refs, broker.Ref{Queue: "q", ID: id})
+		}
+		jobs, err := b.Get(l.t.Context(), refs)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		for i := range jobs {
+			if !there(&jobs[i]) {
 				n++
-				oldest = max(oldest, cut.Sub(at))
+				oldest = max(oldest, cut.Sub(all[jobs[i].ID]))
 			}
 		}
 	}

@@ -38,7 +38,11 @@ func TestNoLostReplyOfAnyScriptDoublesAnything(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, v := range []redistest.Verdict{redistest.DropReply, redistest.DropRequest} {
-				for nth := 1; nth <= calm.calls[name]; nth++ {
+				last := calm.calls[name]
+				if slices.Contains([]string{"get", "list", "counts", "settings", "explain"}, name) {
+					last = min(last, 3) // they only read
+				}
+				for nth := 1; nth <= last; nth++ {
 					x := newTour(t, s)
 					x.lose, x.nth, x.verdict = name, nth, v
 					got := x.make()
