@@ -91,14 +91,32 @@ func (x *weather) storm(span time.Duration, strike func()) {
 func (x *weather) calm() {
 	x.t.Helper()
 	x.fleet.finish(asProducer)
-	with(x.t, x.store, func(c *spool.Client) {
-		// A follow-up is in no queue while it is in an outbox: upkeep delivers it.
-		eventually(x.t, "the workers have worked what is left", func() bool {
-			return unfinished(x.t, c) == 0 && maintained(x.t, c) && unfinished(x.t, c) == 0
-		})
-	})
+	with(x.t, x.store, func(c *spool.Client) { drained(x.t, c) })
 	x.fleet.finish(asWorker)
 	x.fleet.check()
+}
+
+// drained waits until nothing is left to work. It gives up when what is left gets
+// no less for as long as it has patience.
+func drained(t *testing.T, c *spool.Client) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	least, since := unfinished(t, c), now()
+	for range tick.C {
+		left := unfinished(t, c)
+		// A follow-up is in no queue while it is in an outbox: upkeep delivers it.
+		if left == 0 && maintained(t, c) && unfinished(t, c) == 0 {
+			return
+		}
+		if left < least {
+			least, since = left, now()
+		}
+		if now()-since > patience {
+			counts, err := c.Counts(t.Context(), "")
+			t.Fatalf("%d jobs are left, and were for %v: %+v, %v", left, patience, counts, err)
+		}
+	}
 }
 
 func maintained(t *testing.T, c *spool.Client) bool {
