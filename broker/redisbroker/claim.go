@@ -136,6 +136,15 @@ func (l *claimLook) once(ctx context.Context) (broker.Claimed, error) {
 	return more, err
 }
 
+// hurry is how long a claim that has leases waits for what another queue has.
+func (l *claimLook) hurry() time.Duration {
+	ttl := l.r.TTL
+	if ttl == 0 {
+		ttl = broker.DefaultLeaseTTL
+	}
+	return min(ttl/4, time.Second)
+}
+
 // from claims from queues in their order.
 func (l *claimLook) from(ctx context.Context, queues []string) (got broker.Claimed, err error) {
 	for _, q := range queues {
@@ -154,6 +163,12 @@ func (l *claimLook) from(ctx context.Context, queues []string) (got broker.Claim
 			break // what was taken is answered
 		} else if err != nil {
 			return got, err
+		}
+		if len(got.Leases) == 0 && len(one.Leases) > 0 {
+			// They run out while the server of the next queue is away.
+			var stop context.CancelFunc
+			ctx, stop = context.WithTimeout(ctx, l.hurry())
+			defer stop()
 		}
 		got.Leases = append(got.Leases, one.Leases...)
 		got.More = got.More || one.More

@@ -183,6 +183,39 @@ func TestAJobWakesOneOfThoseWhoWait(t *testing.T) {
 	wg.Wait()
 }
 
+// away is a transport on which the server of one queue is away for claims.
+type away struct {
+	transport
+	queue string
+}
+
+func (a away) run(ctx context.Context, s *script, queue string, calls [][]byte) ([][]byte, error) {
+	if s.name == "claim" && queue == a.queue {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return a.transport.run(ctx, s, queue, calls)
+}
+
+func TestAClaimThatHasLeasesDoesNotLetThemRunOutWhileAnotherQueueIsAway(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := newBrokerWith(away{open(t, s.URL(), "ns", nil).t, "b"}, usualScripts())
+	defer b.Close()
+	put1(t, b, "a", broker.NewJob{Task: "t"})
+	put1(t, b, "b", broker.NewJob{Task: "t"})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	const ttl = 2 * time.Second
+	began := time.Now()
+	got, err := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Queues: []string{"a", "b"}, Max: 10, TTL: ttl, Worker: "w"})
+	if err != nil || len(got.Leases) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if took := time.Since(began); took > ttl {
+		t.Errorf("a lease of %v came after %v", ttl, took)
+	}
+}
+
 func TestLeasesEndWithAClientThatIsClosed(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	b, other := open(t, s.URL(), "ns", nil), open(t, s.URL(), "ns", nil)

@@ -284,6 +284,29 @@ func TestAFailoverUnderLoadDoublesNothingAndLosesNothingThatAReplicaConfirmed(t 
 	}
 }
 
+// The control of the one before: without WaitReplicas a failover loses, as Caps
+// says, what had not reached the replica.
+func TestAFailoverLosesWhatDidNotReachItsReplica(t *testing.T) {
+	set := redistest.StartSentinel(t, redistest.Options{})
+	b := open(t, set.URL(), "ns", nil)
+	defer b.Close()
+	if said := b.Caps().Durability; !strings.Contains(said, "loses what that had not received yet") {
+		t.Errorf("Caps says %q", said)
+	}
+	set.Replica.Stop()
+	set.Primary.Must("CLIENT", "KILL", "TYPE", "replica")
+	for range 10 {
+		put1(t, b, "q", broker.NewJob{Task: "t"})
+	}
+	set.Primary.Kill()
+	set.Replica.Cont()
+	set.Promoted()
+	counts, err := b.Counts(t.Context(), "q")
+	if err != nil || len(counts) != 0 {
+		t.Errorf("what no replica had is there: %+v, %v", counts, err)
+	}
+}
+
 func TestThePrimarysDeathIsSurvivedAndTheLossOfItsReplicaTold(t *testing.T) {
 	set := redistest.StartSentinel(t, redistest.Options{})
 	n := connect(t, set.URL(), Config{WaitReplicas: 1, WaitTimeout: time.Second})

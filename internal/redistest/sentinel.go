@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // MasterName is what the sentinels of a Sentinel call their primary.
@@ -98,10 +99,24 @@ func (s *Sentinel) Failover() {
 	s.Primary.until("the old primary follows", func() bool { return s.Primary.Info("role") == "slave" })
 }
 
+// Follow makes the old primary, which was started again, the new one's replica,
+// and waits until it is. The sentinels would do it some 10 s later.
+func (s *Sentinel) Follow() {
+	s.t.Helper()
+	s.Primary.Must("REPLICAOF", "127.0.0.1", s.Replica.port)
+	s.Primary.until("the old primary follows", func() bool { return s.Primary.Info("master_link_status") == "up" })
+}
+
 // Promoted waits until the replica leads, and the sentinels say so.
 func (s *Sentinel) Promoted() {
 	s.t.Helper()
-	s.until("the replica is promoted", func() bool { return s.Replica.Info("role") == "master" })
+	// A sentinel that was held up does nothing for 30 s (its tilt mode).
+	untilLate(s.t, "the replica is promoted", 2*time.Minute, func() bool {
+		// A sentinel cuts the connections of whom it promotes.
+		role, err := s.Replica.Do("ROLE")
+		list, _ := role.([]any)
+		return err == nil && len(list) > 0 && list[0] == "master"
+	}, s.Sentinels[0].log)
 	for _, one := range s.Sentinels {
 		one.until("the sentinels agree", func() bool {
 			list, _ := one.Must("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).([]any)

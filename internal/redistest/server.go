@@ -23,12 +23,15 @@ const (
 	None     Persistence = iota // nothing survives the server's end
 	Everysec                    // a log that is synced each second
 	Always                      // a log that is synced before each reply
+	Unsynced                    // a log that nobody syncs
 )
 
 func (p Persistence) args() []string {
 	switch p {
 	case Everysec:
 		return []string{"--appendonly", "yes", "--appendfsync", "everysec"}
+	case Unsynced:
+		return []string{"--appendonly", "yes", "--appendfsync", "no"}
 	case Always:
 		return []string{"--appendonly", "yes", "--appendfsync", "always"}
 	}
@@ -40,6 +43,7 @@ type Options struct {
 	Persistence Persistence
 	MaxMemory   int64    // bytes; 0 means no limit
 	Unix        bool     // it listens on a unix socket, too
+	Dir         string   // of its files; "" means a new one
 	Args        []string // more of its command line, as "--requirepass", "secret"
 }
 
@@ -85,7 +89,10 @@ func Start(t testing.TB, o Options) *Server {
 // prepare lays out a server's folder and command line.
 func prepare(t testing.TB, o Options, more ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, dir: t.TempDir()}
+	s := &Server{t: t, dir: o.Dir}
+	if s.dir == "" {
+		s.dir = t.TempDir()
+	}
 	s.args = append(s.args, "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"),
 		"--save", "", "--daemonize", "no", "--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0")
 	s.args = append(s.args, o.Persistence.args()...)
@@ -196,9 +203,14 @@ func (s *Server) until(what string, ok func() bool) {
 
 func until(t testing.TB, what string, ok func() bool, log func() string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); <-time.After(5 * time.Millisecond) {
+	untilLate(t, what, 30*time.Second, ok, log)
+}
+
+func untilLate(t testing.TB, what string, late time.Duration, ok func() bool, log func() string) {
+	t.Helper()
+	for end := time.Now().Add(late); !ok(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within 30 s\n%s", what, log())
+			t.Fatalf("%s: not within %v\n%s", what, late, log())
 		}
 	}
 }
