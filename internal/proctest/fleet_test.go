@@ -32,6 +32,10 @@ func runProducer(t *teller, p plan) error {
 	}
 	ctx, stop := untilTold(func(order) {})
 	defer stop()
+	pace := 20 * time.Millisecond
+	if p.Relay { // each job brings two
+		pace *= 3
+	}
 	for ctx.Err() == nil {
 		specs := make([]spool.Spec, 1+rand.IntN(5))
 		for i := range specs {
@@ -50,7 +54,7 @@ func runProducer(t *teller, p plan) error {
 		}
 		t.tell(e)
 		select { // a few hundred jobs a second are more than enough
-		case <-time.After(rand.N(20 * time.Millisecond)):
+		case <-time.After(rand.N(pace)):
 		case <-ctx.Done():
 		}
 	}

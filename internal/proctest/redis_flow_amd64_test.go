@@ -66,7 +66,7 @@ func startsIn(t *testing.T, ledgers string) (told [][]event) {
 }
 
 func TestProofThatNothingRunsTwiceAtATimeOnRedisWhateverTheWorkersClocksSay(t *testing.T) {
-	span, n := size(4*time.Second, 20*time.Second), size(200, 1000)
+	span, n := size(4*time.Second, 20*time.Second), size(400, 1600)
 	s := redistest.Start(t, redistest.Options{Persistence: redistest.Always})
 	lines := newLines(t, s.URL(), n)
 	f, ledgers := clocked(t, s.URL())

@@ -72,6 +72,7 @@ func pause(d time.Duration) { <-time.After(d) }
 func (x *weather) storm(span time.Duration, strike func()) {
 	x.t.Helper()
 	x.least = int(span / x.gap / 3)
+	eventually(x.t, "there is enough work to show something", func() bool { return len(readLedgers(x.t, x.ledgers).acks) >= 400 })
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
