@@ -109,6 +109,7 @@ func TestKeepsTheContractInRealTime(t *testing.T) {
 }
 
 func TestKeepsTheContractInACluster(t *testing.T) {
+	slow(t)
 	c := redistest.StartCluster(t, redistest.Options{})
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness { return frozen(t, c.URL()) })
 }
@@ -124,4 +125,12 @@ func number(name string, usual int) int {
 		return n
 	}
 	return usual
+}
+
+// slow leaves a test that takes many seconds to the full run: .ci/run makes it.
+func slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes long: go test without -short runs it")
+	}
 }

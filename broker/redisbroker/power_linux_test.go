@@ -15,6 +15,7 @@ import (
 // server under load. What is lost of that which was acknowledged before lies
 // within what Caps says; that of the server which never syncs is the control.
 func TestAPowerCutOfTheServerLosesNoMoreThanCapsSays(t *testing.T) {
+	slow(t)
 	for _, c := range []struct {
 		name   string
 		keeps  redistest.Persistence

@@ -195,6 +195,7 @@ func TestAStormLosesAndDoublesNothingWhileTheSlotMoves(t *testing.T) {
 }
 
 func TestAStormDoublesNothingAndLosesNothingThatAReplicaHas(t *testing.T) {
+	slow(t)
 	set := redistest.StartSentinel(t, redistest.Options{})
 	s := &storm{t: t, url: set.URL(), forgets: true, cfg: Config{WaitReplicas: 1, WaitTimeout: 300 * time.Millisecond}}
 	s.run(func(more func(jobs int64)) {

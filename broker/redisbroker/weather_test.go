@@ -271,6 +271,7 @@ func TestCallsWaitForAPrimaryWhileTheServerIsAReplica(t *testing.T) {
 // A failover loses what its replica has not received, so that only what was
 // waited for can be held against it.
 func TestAFailoverUnderLoadDoublesNothingAndLosesNothingThatAReplicaConfirmed(t *testing.T) {
+	slow(t)
 	set := redistest.StartSentinel(t, redistest.Options{})
 	n := connect(t, set.URL(), Config{WaitReplicas: 1, WaitTimeout: 200 * time.Millisecond})
 	c := startCallers(t, n, 8)
@@ -287,6 +288,7 @@ func TestAFailoverUnderLoadDoublesNothingAndLosesNothingThatAReplicaConfirmed(t 
 // The control of the one before: without WaitReplicas a failover loses, as Caps
 // says, what had not reached the replica.
 func TestAFailoverLosesWhatDidNotReachItsReplica(t *testing.T) {
+	slow(t)
 	set := redistest.StartSentinel(t, redistest.Options{})
 	b := open(t, set.URL(), "ns", nil)
 	defer b.Close()
@@ -308,6 +310,7 @@ func TestAFailoverLosesWhatDidNotReachItsReplica(t *testing.T) {
 }
 
 func TestThePrimarysDeathIsSurvivedAndTheLossOfItsReplicaTold(t *testing.T) {
+	slow(t)
 	set := redistest.StartSentinel(t, redistest.Options{})
 	n := connect(t, set.URL(), Config{WaitReplicas: 1, WaitTimeout: time.Second})
 	if err := put(t.Context(), n, "before"); err != nil {

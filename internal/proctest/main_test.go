@@ -219,3 +219,12 @@ func openRedis(p plan) (*spool.Client, error) {
 		}
 	}
 }
+
+// fullRun leaves a test of several seconds on servers to the full run: .ci/run
+// makes it.
+func fullRun(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes long: go test without -short runs it")
+	}
+}

@@ -30,6 +30,7 @@ func clocked(t *testing.T, store string) (f *fleet, ledgers string) {
 }
 
 func TestProofThatNoWindowExceedsItsRateOnRedisWhateverTheWorkersClocksSay(t *testing.T) {
+	fullRun(t)
 	span := size(2*time.Second, 20*time.Second)
 	s := redistest.Start(t, redistest.Options{Persistence: redistest.Always})
 	fill(t, s.URL(), span)
@@ -66,6 +67,7 @@ func startsIn(t *testing.T, ledgers string) (told [][]event) {
 }
 
 func TestProofThatNothingRunsTwiceAtATimeOnRedisWhateverTheWorkersClocksSay(t *testing.T) {
+	fullRun(t)
 	span, n := size(4*time.Second, 20*time.Second), size(400, 1600)
 	s := redistest.Start(t, redistest.Options{Persistence: redistest.Always})
 	lines := newLines(t, s.URL(), n)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestProofThatFollowUpsBetweenTheNodesOfAClusterComeOnceWhileNodesAreKilledAndSlotsMove(t *testing.T) {
+	fullRun(t)
 	if !*full {
 		t.Parallel() // it mostly waits
 	}
@@ -92,6 +93,7 @@ func judgeRelays(t *testing.T, c *spool.Client) {
 }
 
 func TestProofThatAFailoverLosesNothingThatAReplicaConfirmed(t *testing.T) {
+	fullRun(t)
 	if !*full {
 		t.Parallel() // it mostly waits
 	}

@@ -17,6 +17,7 @@ import (
 )
 
 func TestProofThatNothingIsLostWhenRedisAndItsClientsAreKilledAtRandom(t *testing.T) {
+	fullRun(t)
 	s := redistest.Start(t, redistest.Options{Persistence: redistest.Always})
 	w := newWeather(t, plan{Store: s.URL(), Queues: []string{"a", "b"}})
 	deaths := 0

@@ -49,10 +49,25 @@ func StartCluster(t testing.TB, o Options) *Cluster {
 			if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_slots_ok:16384") || !strings.Contains(info, "cluster_known_nodes:3") {
 				return false
 			}
+			if !linked(fmt.Sprint(s.Must("CLUSTER", "NODES"))) {
+				return false
+			}
 		}
 		return true
 	}, c.state)
 	return c
+}
+
+// linked reports whether a node reaches all others: what it publishes is lost for
+// those that it does not.
+func linked(nodes string) bool {
+	for line := range strings.Lines(nodes) {
+		f := strings.Fields(line)
+		if len(f) < 8 || strings.Contains(f[2], "handshake") || f[7] != "connected" {
+			return false
+		}
+	}
+	return true
 }
 
 // meet introduces the nodes to one another.
