@@ -114,7 +114,7 @@ func (a *app) openSide(name string, how access) (migrate.Broker, error) {
 		return nil, usagef("%s", plain(err))
 	}
 	if !isDir {
-		return nil, usagef("%s: queues move between directories so far, not yet to or from a server", a.sideName(name))
+		return nil, usagef("queues move between directories so far, not yet to or from a server: name two directories")
 	}
 	return a.openStore(dir, how)
 }
