@@ -220,11 +220,12 @@ func openRedis(p plan) (*spool.Client, error) {
 	}
 }
 
-// fullRun leaves a test of several seconds on servers to the full run: .ci/run
+// fullRun leaves a test of several seconds on servers to the full run, without the
+// race detector, under which processes are killed before they have begun: .ci/run
 // makes it.
 func fullRun(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it takes long: go test without -short runs it")
+	if testing.Short() || raced {
+		t.Skip("it takes long: go test without -short and -race runs it")
 	}
 }
