@@ -163,7 +163,7 @@ var settingRules = []rule{
 		f.wantErr("the third after one that has no name", started("p", 3, long/2, weight("x", 4)), broker.ErrConflict)
 		f.clear(weight("x", 0))
 		f.wantSettings("in the end", weight("x", 5), weight("y", 1))
-		f.wantErr("a start to come", started("p", 4, -1), broker.ErrInvalid)
+		f.wantErr("a start to come", started("p", 4, -long), broker.ErrInvalid)
 		f.wantErr("a start of long ago", started("p", 4, broker.MaxDelay+1), broker.ErrInvalid)
 		if !f.h.Reopen {
 			return

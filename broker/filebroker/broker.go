@@ -48,6 +48,13 @@ type Config struct {
 	small   int64      // see smallStore
 }
 
+// On returns the configuration for another system than the real one. Package vfs
+// is internal: only the tests of this module can call it.
+func (c Config) On(sys vfs.System) Config {
+	c.sys = sys
+	return c
+}
+
 // Broker is a client of a store in a directory. It is safe for concurrent use.
 // Two of them on one directory, in one process or several, are two clients.
 //

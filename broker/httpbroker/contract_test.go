@@ -1,0 +1,67 @@
+package httpbroker_test
+
+import (
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/broker/brokertest"
+	"github.com/spoolq/spool/broker/filebroker"
+	"github.com/spoolq/spool/broker/httpbroker"
+	"github.com/spoolq/spool/broker/membroker"
+	"github.com/spoolq/spool/internal/vfs/crashfs"
+	"github.com/spoolq/spool/server"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// serve starts a server of b on loopback, which ends with the test.
+func serve(t testing.TB, b broker.Broker) (url string) {
+	t.Helper()
+	s, err := server.New(spool.New(b, spool.Config{Logger: quiet}), server.Config{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(s)
+	t.Cleanup(func() { s.Stop(); h.Close(); b.Close() })
+	return h.URL
+}
+
+func open(t testing.TB, url string) broker.Broker {
+	t.Helper()
+	b, err := httpbroker.Open(t.Context(), url, httpbroker.Config{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// overFiles is a store in files behind two servers, on a clock that stands still.
+func overFiles(t *testing.T) brokertest.Harness {
+	m := crashfs.New(crashfs.Config{Uptime: time.Hour})
+	var urls []string
+	for range 2 {
+		b, err := filebroker.Open("/jobs", filebroker.Config{Logger: quiet}.On(m.Process()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls = append(urls, serve(t, b))
+	}
+	opened := 0
+	return brokertest.Harness{
+		Open:   func() broker.Broker { opened++; return open(t, urls[opened%2]) },
+		Reopen: true, Clock: m.Clock, Advance: m.Clock.Advance, StepWall: m.Clock.Step, Frozen: true,
+	}
+}
+
+func TestKeepsTheContractOverFiles(t *testing.T) { brokertest.Run(t, overFiles) }
+
+func TestKeepsTheContractOverMemory(t *testing.T) {
+	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
+		url := serve(t, membroker.New(membroker.Config{}))
+		return brokertest.Harness{Open: func() broker.Broker { return open(t, url) }, Reopen: true}
+	})
+}

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/wire"
+)
+
+// bodyTimeout is how long a request's body may take to arrive.
+const bodyTimeout = 30 * time.Second
+
+// guard lets a request through to its handler, or refuses it.
+func guard(s *Server, w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	defer func() {
+		if e := recover(); e != nil {
+			if e == http.ErrAbortHandler {
+				panic(e)
+			}
+			s.log.ErrorContext(r.Context(), "a request panicked", "panic", e, "method", r.Method, "path", r.URL.Path)
+			fail(w, wire.NewProblem(wire.CodeInternal, http.StatusInternalServerError, "The server failed", ""))
+		}
+	}()
+	switch {
+	case s.life.Err() != nil:
+		fail(w, wire.ProblemOf(broker.ErrClosed))
+		return
+	case !s.hostAllowed(r.Host):
+		fail(w, wire.NewProblem(wire.CodeForbidden, http.StatusMisdirectedRequest, "This host name is not served here",
+			fmt.Sprintf("the request is for the host %.64q; allow it in the server's configuration (hosts)", r.Host)))
+		return
+	case r.ContentLength > s.cfg.MaxBody:
+		h.Set("Connection", "close") // so that the rest is not read
+		fail(w, wire.ProblemOf(fmt.Errorf("%w: a body of %d bytes, the limit is %d", broker.ErrTooLarge, r.ContentLength, s.cfg.MaxBody)))
+		return
+	case r.Header.Get("Content-Encoding") != "":
+		fail(w, wire.NewProblem(wire.CodeMedia, http.StatusUnsupportedMediaType, "The body is encoded in a way that is not taken", "send it without Content-Encoding"))
+		return
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		timely := &timelyBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.cfg.MaxBody), ctl: http.NewResponseController(w)}
+		_ = timely.ctl.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every connection has one
+		r.Body = timely
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// noRoute answers a request that no other handler is for.
+func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		probe := r.Clone(r.Context())
+		probe.Method = method
+		if _, pattern := s.mux.Handler(probe); pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	if allowed == nil {
+		fail(w, wire.NewProblem(wire.CodeNoRoute, http.StatusNotFound, "There is nothing at this path",
+			fmt.Sprintf("%s %.128s: /v1/openapi.json describes what there is", r.Method, r.URL.Path)))
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	fail(w, wire.NewProblem(wire.CodeMethod, http.StatusMethodNotAllowed, "This path does not take this method",
+		fmt.Sprintf("%s takes %s", r.URL.Path, strings.Join(allowed, " and "))))
+}
+
+// timelyBody is a body whose deadline is over once it has arrived: what follows,
+// a long poll, has none.
+type timelyBody struct {
+	io.ReadCloser
+	ctl *http.ResponseController
+}
+
+func (b *timelyBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		_ = b.ctl.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// hostSet is the set of allowed names; nil allows every one.
+func hostSet(names []string) map[string]bool {
+	set := map[string]bool{"localhost": true}
+	for _, name := range names {
+		if name == "*" {
+			return nil
+		}
+		set[strings.ToLower(name)] = true
+	}
+	return set
+}
+
+// hostAllowed says whether a Host header names this server: by an address of
+// loopback, or by a name that is known.
+func (s *Server) hostAllowed(host string) bool {
+	if s.hosts == nil {
+		return true
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
+		return true
+	}
+	return s.hosts[strings.ToLower(host)]
+}
+
+// callerKey is where a request's context has the key that it showed.
+type callerKey struct{}
+
+// authorize is a middleware that wants the scope of an operation.
+func (s *Server) authorize(ctx huma.Context, next func(huma.Context)) {
+	scope, _ := ctx.Operation().Metadata[scopeKey].(Scope)
+	k, p := s.admit(ctx.Header("Authorization"), scope)
+	if p != nil {
+		if p.Status == http.StatusUnauthorized {
+			ctx.SetHeader("WWW-Authenticate", `Bearer realm="spool"`)
+		}
+		ctx.SetHeader("Content-Type", p.ContentType(""))
+		ctx.SetStatus(p.Status)
+		_ = wire.Write(ctx.BodyWriter(), p) // a client that has gone
+		return
+	}
+	if k != nil {
+		ctx = huma.WithContext(ctx, context.WithValue(ctx.Context(), callerKey{}, k))
+	}
+	next(ctx)
+}
+
+// admit returns the key of a caller, nil when none is needed, or why it is
+// refused.
+func (s *Server) admit(authorization string, scope Scope) (*key, *wire.Problem) {
+	if scope == Public || len(s.keys) == 0 {
+		return nil, nil
+	}
+	k := s.keys.find(authorization)
+	switch {
+	case k == nil && authorization == "":
+		return nil, wire.NewProblem(wire.CodeUnauthorized, http.StatusUnauthorized, "A credential is needed", "send it as: Authorization: Bearer …")
+	case k == nil:
+		return nil, wire.NewProblem(wire.CodeUnauthorized, http.StatusUnauthorized, "The credential is not known", "")
+	case !k.scopes[scope]:
+		return nil, wire.NewProblem(wire.CodeForbidden, http.StatusForbidden, "The credential does not cover this", "it needs the scope "+string(scope))
+	}
+	return k, nil
+}
+
+// caller names who makes a request, for the audit log.
+func caller(ctx context.Context) string {
+	if k, ok := ctx.Value(callerKey{}).(*key); ok {
+		return k.name
+	}
+	return "anybody"
+}

@@ -1,0 +1,133 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
+)
+
+// Defaults of a server.
+const (
+	DefaultMaxWait = time.Minute
+	DefaultMaxBody = 32 << 20
+)
+
+// Config sets up a server. Its zero value works on loopback, for everybody who
+// can connect.
+type Config struct {
+	// Credentials are what callers have to show; none means that nobody has to.
+	Credentials []Credential
+	// Hosts are the names, without a port, that a request may have in its Host
+	// header, beside those of loopback: a page of somebody else that a browser
+	// was led to by a name of theirs is refused. "*" allows every name.
+	Hosts []string
+	// MaxWait bounds the wait of a claim, an await and an enqueue; 0 means
+	// DefaultMaxWait.
+	MaxWait time.Duration
+	// MaxBody is the largest body of a request, in bytes; 0 means DefaultMaxBody.
+	MaxBody int64
+	// MaxStreams is how many event streams there may be at a time; 0 means 1000.
+	MaxStreams int
+	// Version is what the server says of itself; "" means "devel".
+	Version string
+	// Logger takes what the server reports; nil means slog.Default().
+	Logger *slog.Logger
+	// Audit takes a record of each change by an operator: who, what, where. nil
+	// means Logger.
+	Audit *slog.Logger
+}
+
+// Server answers HTTP for a store. It is an http.Handler, safe for concurrent
+// use. Make one with New.
+type Server struct {
+	client *spool.Client
+	broker broker.Broker
+	caps   broker.Caps
+	cfg    Config
+	log    *slog.Logger
+	audit  *slog.Logger
+	keys   keyring
+	hosts  map[string]bool
+	mux    *http.ServeMux
+	api    huma.API
+
+	life    context.Context // of waits; ends with Stop
+	stop    context.CancelFunc
+	streams chan struct{} // a token for each event stream
+	waits   waits
+}
+
+// New returns a server of c, which stays the caller's. It returns an error when
+// the configuration is bad.
+func New(c *spool.Client, cfg Config) (*Server, error) {
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, DefaultMaxWait)
+	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
+	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 1000)
+	cfg.Version = cmp.Or(cfg.Version, "devel")
+	if cfg.MaxWait < 0 || cfg.MaxBody < 0 || cfg.MaxStreams < 0 {
+		return nil, errors.New("server: a negative limit")
+	}
+	keys, err := newKeyring(cfg.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		client: c, broker: c.Broker(), caps: c.Broker().Caps(), cfg: cfg, keys: keys,
+		log: cmp.Or(cfg.Logger, slog.Default()), hosts: hostSet(cfg.Hosts), mux: http.NewServeMux(),
+		streams: make(chan struct{}, cfg.MaxStreams),
+	}
+	s.audit = cmp.Or(cfg.Audit, s.log)
+	s.waits.calls = map[broker.ID]context.CancelFunc{}
+	s.life, s.stop = context.WithCancel(context.Background())
+	s.routes()
+	return s, nil
+}
+
+// Stop ends what waits: claims and awaits are answered with what they have,
+// streams end. Requests that come later are refused. It is idempotent.
+func (s *Server) Stop() { s.stop() }
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	guard(s, w, r)
+}
+
+// waits are the waiting calls of clients that may want them to end, by call id.
+type waits struct {
+	mu    sync.Mutex
+	calls map[broker.ID]context.CancelFunc
+}
+
+// begin makes a call stoppable, until done is called.
+func (w *waits) begin(ctx context.Context, id broker.ID) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls[id] = cancel
+	return ctx, func() {
+		cancel()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.calls, id)
+	}
+}
+
+// end stops a call's waiting, and reports whether it was there.
+func (w *waits) end(id broker.ID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	cancel := w.calls[id]
+	if cancel != nil {
+		cancel()
+	}
+	return cancel != nil
+}
