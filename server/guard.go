@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"strings"
@@ -49,11 +50,26 @@ func guard(s *Server, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Body != nil && r.Body != http.NoBody {
+		if p := mediaProblem(r); p != nil {
+			fail(w, p)
+			return
+		}
 		timely := &timelyBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.cfg.MaxBody), ctl: http.NewResponseController(w)}
 		_ = timely.ctl.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every connection has one
 		r.Body = timely
 	}
 	s.mux.ServeHTTP(w, r)
+}
+
+// mediaProblem refuses a body that does not say that it is JSON: a page of
+// somebody else can make a browser send any other without asking.
+func mediaProblem(r *http.Request) *wire.Problem {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err == nil && media == "application/json" {
+		return nil
+	}
+	return wire.NewProblem(wire.CodeMedia, http.StatusUnsupportedMediaType, "The body has a content type that is not taken",
+		fmt.Sprintf("it is %.64q: send it with Content-Type: application/json", r.Header.Get("Content-Type")))
 }
 
 // noRoute answers a request that no other handler is for.

@@ -53,6 +53,12 @@ func (a *app) open(ctx context.Context, how access, cfg spool.Config) (*spool.Cl
 	return spool.New(b, cfg), nil
 }
 
+// openServed is open for a server: what is in a directory remembers the calls of
+// clients whose answers can be lost.
+func (a *app) openServed(ctx context.Context, cfg spool.Config) (*spool.Client, error) {
+	return a.open(ctx, creating, cfg)
+}
+
 // with opens the store, calls fn, and closes it. The context ends with SIGINT
 // or SIGTERM; a second one ends the process.
 func (a *app) with(how access, fn func(ctx context.Context, c *spool.Client) error) error {
