@@ -49,7 +49,7 @@ func guard(s *Server, w http.ResponseWriter, r *http.Request) {
 		fail(w, wire.NewProblem(wire.CodeMedia, http.StatusUnsupportedMediaType, "The body is encoded in a way that is not taken", "send it without Content-Encoding"))
 		return
 	}
-	if r.Body != nil && r.Body != http.NoBody {
+	if r.ContentLength != 0 { // -1: nobody knows
 		if p := mediaProblem(r); p != nil {
 			fail(w, p)
 			return

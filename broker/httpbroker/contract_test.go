@@ -2,6 +2,7 @@ package httpbroker_test
 
 import (
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -14,18 +15,24 @@ import (
 	"github.com/spoolq/spool/broker/membroker"
 	"github.com/spoolq/spool/internal/vfs/crashfs"
 	"github.com/spoolq/spool/server"
+	"github.com/spoolq/spool/server/servertest"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// serve starts a server of b on loopback, which ends with the test.
-func serve(t testing.TB, b broker.Broker) (url string) {
+// serve starts a server of b on loopback, which ends with the test. wrap may
+// stand before its handler.
+func serve(t testing.TB, b broker.Broker, wrap ...func(testing.TB, http.Handler) http.Handler) (url string) {
 	t.Helper()
 	s, err := server.New(spool.New(b, spool.Config{Logger: quiet}), server.Config{Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := httptest.NewServer(s)
+	var handler http.Handler = s
+	for _, w := range wrap {
+		handler = w(t, handler)
+	}
+	h := httptest.NewServer(handler)
 	t.Cleanup(func() { s.Stop(); h.Close(); b.Close() })
 	return h.URL
 }
@@ -59,9 +66,10 @@ func overFiles(t *testing.T) brokertest.Harness {
 
 func TestKeepsTheContractOverFiles(t *testing.T) { brokertest.Run(t, overFiles) }
 
+// Each answer is also compared with the description of the API.
 func TestKeepsTheContractOverMemory(t *testing.T) {
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
-		url := serve(t, membroker.New(membroker.Config{}))
+		url := serve(t, membroker.New(membroker.Config{}), servertest.Checked)
 		return brokertest.Harness{Open: func() broker.Broker { return open(t, url) }, Reopen: true}
 	})
 }
