@@ -49,8 +49,12 @@ func guard(s *Server, w http.ResponseWriter, r *http.Request) {
 		fail(w, wire.NewProblem(wire.CodeMedia, http.StatusUnsupportedMediaType, "The body is encoded in a way that is not taken", "send it without Content-Encoding"))
 		return
 	}
+	if err := s.origins.Check(r); err != nil {
+		fail(w, wire.NewProblem(wire.CodeForbidden, http.StatusForbidden, "A page of somebody else sent this", err.Error()))
+		return
+	}
 	if r.ContentLength != 0 { // -1: nobody knows
-		if p := mediaProblem(r); p != nil {
+		if p := mediaProblem(r); p != nil && strings.HasPrefix(r.URL.Path, "/v1/") {
 			fail(w, p)
 			return
 		}
@@ -135,6 +139,9 @@ func (s *Server) hostAllowed(host string) bool {
 	return s.hosts[strings.ToLower(host)]
 }
 
+// challenge says how to show a credential.
+const challenge = `Bearer realm="spool"`
+
 // callerKey is where a request's context has the key that it showed.
 type callerKey struct{}
 
@@ -144,7 +151,7 @@ func (s *Server) authorize(ctx huma.Context, next func(huma.Context)) {
 	k, p := s.admit(ctx.Header("Authorization"), scope)
 	if p != nil {
 		if p.Status == http.StatusUnauthorized {
-			ctx.SetHeader("WWW-Authenticate", `Bearer realm="spool"`)
+			ctx.SetHeader("WWW-Authenticate", challenge)
 		}
 		ctx.SetHeader("Content-Type", p.ContentType(""))
 		ctx.SetStatus(p.Status)
