@@ -29,6 +29,14 @@ func TestRandomHistoriesMatchTheModel(t *testing.T) {
 	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory(Config{}) }, 200, 1)
 }
 
+func TestRandomHistoriesMatchTheModelWhileCallsAreMadeAgain(t *testing.T) {
+	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness {
+		h := inMemory(Config{RememberCalls: true})
+		h.Repeats = true
+		return h
+	}, 100, 1)
+}
+
 func TestQueuesMove(t *testing.T) {
 	store := func(t *testing.T) brokertest.Harness { return inMemory(Config{}) }
 	brokertest.RunMovesInBubbles(t, store, store)
