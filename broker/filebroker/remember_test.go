@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -345,6 +346,40 @@ func TestARepeatedClaimOfAKilledServerReturnsItsRemoteLeases(t *testing.T) {
 					t.Errorf("lease %d: %+v, first %+v", i, l, first.Leases[i])
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkEnqueueRemembered is BenchmarkEnqueue of 64 goroutines: in a process
+// that only enqueues, in one that has loaded the state, and in one that remembers
+// its calls.
+func BenchmarkEnqueueRemembered(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		cfg    Config
+		loaded bool
+	}{{"without the state", Config{}, false}, {"with the state", Config{}, true}, {"remembered", Config{RememberCalls: true}, true}} {
+		b.Run(c.name, func(b *testing.B) {
+			c.cfg.AllowUnsafeFS = true
+			q, err := Open(b.TempDir(), c.cfg)
+			must(b, err)
+			defer q.Close()
+			if c.loaded {
+				must(b, q.cur.Load().want(context.Background()))
+			}
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for range 64 {
+				wg.Go(func() {
+					for i := 0; i < b.N/64; i++ {
+						if _, err := q.Enqueue(context.Background(), broker.NewCall(), "default", []broker.NewJob{{Task: "t", Payload: payload100}}); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
 		})
 	}
 }

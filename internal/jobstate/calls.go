@@ -1,6 +1,9 @@
 package jobstate
 
 import (
+	"cmp"
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -11,14 +14,16 @@ import (
 const CallMemory = 2 * time.Minute
 
 // calls are the remembered ones, in the order in which they were made, which is
-// that of their times. They are found by their ids through chains of a hash
-// table, and forgotten a chunk at a time.
+// that of their times, and are forgotten a chunk at a time, whole. They are found
+// by their ids through chains of a hash table, the last call of each first. A
+// chain ends where it comes to a number that is forgotten: nothing has to be taken
+// out of it.
 type calls struct {
 	chunks []*callChunk
 	first  uint32 // number of the first chunk
 	last   uint32 // number of the last call; 0 is nobody's
 	bytes  int64  // about what they take in a checkpoint
-	shards [callShards]callShard
+	shards [callShards][]head
 }
 
 // call is a remembered call.
@@ -37,64 +42,71 @@ const (
 
 	callBits   = 10
 	chunkCalls = 1 << callBits
+	chunkMask  = 1<<(32-callBits) - 1 // of the numbers of chunks
 
-	// callShards keep a call from paying for all chains that have to be longer.
+	// callShards keep a call from paying for all chains that have to be longer: the
+	// parts of the table grow one after the other.
 	callShards = 256
-	// maxForget is how many chunks one frame forgets beside its own business.
-	maxForget = 8
 	// callBytes is about what a call takes in a checkpoint beside its answer.
 	callBytes = 22
 )
 
 // callChunk holds calls that were made one after the other.
 type callChunk struct {
-	calls [chunkCalls]call
+	calls *[chunkCalls]call // without a pointer, so that the garbage collector passes over them
 	long  [][]byte
+	bytes int64
 }
 
-// callShard is the part of the table for ids whose hashes begin alike: the last
-// call of each chain.
-type callShard struct {
-	heads []uint32
-	n     int
-}
+// head is a chain of the table: the number of its last call, and a filter that has
+// a bit for each of them, so that a call that is new hardly ever looks at others.
+type head uint64
+
+func headOf(filter uint32, n uint32) head { return head(filter)<<32 | head(n) }
+func (h head) call() uint32               { return uint32(h) }
+func (h head) filter() uint32             { return uint32(h >> 32) }
+
+// filterOf is the bit of a hash.
+func filterOf(hash uint64) uint32 { return 1 << (hash >> 59) }
 
 func (k *call) over(at int64) bool { return k.kind == 0 || at-k.at >= int64(CallMemory) }
 
-// chunk returns the place of a call's chunk in chunks.
-func (c *calls) chunk(n uint32) int { return int((n>>callBits - c.first) & (1<<(32-callBits) - 1)) }
+// chunk returns the place of a call's chunk in chunks, or one behind them.
+func (c *calls) chunk(n uint32) int { return int((n>>callBits - c.first) & chunkMask) }
+
+// live reports whether a call is still there.
+func (c *calls) live(n uint32) bool { return n != 0 && c.chunk(n) < len(c.chunks) }
 
 func (c *calls) at(n uint32) *call { return &c.chunks[c.chunk(n)].calls[n%chunkCalls] }
 
 // answer returns the bytes of an answer, which stay the state's.
-func (c *calls) answer(n uint32) []byte {
-	k := c.at(n)
+func (c *calls) answer(n uint32) []byte { return c.chunks[c.chunk(n)].answer(c.at(n)) }
+
+func (c *callChunk) answer(k *call) []byte {
 	if k.size == longAnswer {
-		return c.chunks[c.chunk(n)].long[k.long]
+		return c.long[k.long]
 	}
 	return k.answer[:k.size]
 }
 
-// chain returns the place of the last call whose hash is like that of id.
-func (c *calls) chain(id broker.ID) (sh *callShard, slot int) {
-	h := hashOf(id)
-	sh = &c.shards[h%callShards]
-	if len(sh.heads) == 0 {
-		return sh, -1
-	}
-	return sh, int(h/callShards) & (len(sh.heads) - 1)
-}
+// len is about how many calls are there.
+func (c *calls) len() int { return len(c.chunks) << callBits }
 
 // find returns the number of a call that is remembered at a time, 0 for none.
 func (c *calls) find(id broker.ID, at int64) uint32 {
 	if c == nil {
 		return 0
 	}
-	sh, slot := c.chain(id)
-	if slot < 0 {
+	hash := hashOf(id)
+	sh := c.shards[hash%callShards]
+	if len(sh) == 0 {
 		return 0
 	}
-	for n := sh.heads[slot]; n != 0; {
+	h := sh[hash/callShards&uint64(len(sh)-1)]
+	if h.filter()&filterOf(hash) == 0 {
+		return 0
+	}
+	for n := h.call(); c.live(n); {
 		k := c.at(n)
 		if k.id == id { // an older one is over, too
 			if k.over(at) {
@@ -107,14 +119,14 @@ func (c *calls) find(id broker.ID, at int64) uint32 {
 	return 0
 }
 
-// add remembers a call, which is later than all others.
+// add remembers a call, which is not earlier than any other.
 func (c *calls) add(id broker.ID, kind callKind, at int64, answer []byte) {
 	if c.last++; c.last == 0 {
 		c.last = 1
 	}
 	n := c.last
 	if c.chunk(n) == len(c.chunks) {
-		c.chunks = append(c.chunks, &callChunk{})
+		c.chunks = append(c.chunks, &callChunk{calls: new([chunkCalls]call)})
 	}
 	chunk := c.chunks[c.chunk(n)]
 	k := &chunk.calls[n%chunkCalls]
@@ -125,65 +137,55 @@ func (c *calls) add(id broker.ID, kind callKind, at int64, answer []byte) {
 		k.long = uint16(len(chunk.long))
 		chunk.long = append(chunk.long, append(make([]byte, 0, len(answer)), answer...))
 	}
-	c.bytes += callBytes + int64(len(answer))
-	sh, _ := c.chain(id)
-	if sh.n++; sh.n > len(sh.heads) {
-		c.resize(sh, max(4, 2*len(sh.heads)))
-	}
-	_, slot := c.chain(id)
-	k.next, sh.heads[slot] = sh.heads[slot], n
+	size := callBytes + int64(len(answer))
+	chunk.bytes += size
+	c.bytes += size
+	hash := hashOf(id)
+	c.fit(int(hash % callShards))
+	c.link(k, n, hash)
 }
 
-// resize gives a shard so many chains. In each the later calls stay first.
-func (c *calls) resize(sh *callShard, size int) {
-	old := sh.heads
-	sh.heads = make([]uint32, size)
-	last := make([]uint32, size)
-	for _, n := range old {
-		for n != 0 {
-			k := c.at(n)
-			next := k.next
-			_, slot := c.chain(k.id)
-			k.next = 0
-			if last[slot] == 0 {
-				sh.heads[slot] = n
-			} else {
-				c.at(last[slot]).next = n
-			}
-			last[slot], n = n, next
+// link puts a call, which is later than all others there, at the head of its chain.
+func (c *calls) link(k *call, n uint32, hash uint64) {
+	sh := c.shards[hash%callShards]
+	h := &sh[hash/callShards&uint64(len(sh)-1)]
+	k.next = h.call()
+	filter := filterOf(hash)
+	if c.live(k.next) {
+		filter |= h.filter()
+	}
+	*h = headOf(filter, n)
+}
+
+// fit sees to it that a shard has a chain for each call up to four, and not many
+// more.
+func (c *calls) fit(shard int) {
+	sh, each := c.shards[shard], c.len()/callShards
+	grows := each*callShards > 2*len(sh)*(callShards+shard) // one shard after the other
+	if !grows && (len(sh) <= 8 || 8*each > len(sh)) {
+		return
+	}
+	var all []uint32
+	for _, h := range sh {
+		for n := h.call(); c.live(n); n = c.at(n).next {
+			all = append(all, n)
 		}
+	}
+	oldest := c.first << callBits
+	slices.SortFunc(all, func(a, b uint32) int { return cmp.Compare(a-oldest, b-oldest) })
+	c.shards[shard] = make([]head, max(4, 1<<bits.Len(uint(each))))
+	for _, n := range all {
+		k := c.at(n)
+		c.link(k, n, hashOf(k.id))
 	}
 }
 
 // dropFirst forgets the calls of the first chunk.
 func (c *calls) dropFirst() {
-	for i := range c.chunks[0].calls {
-		if k := &c.chunks[0].calls[i]; k.kind != 0 {
-			n := c.first<<callBits | uint32(i)
-			c.bytes -= callBytes + int64(len(c.answer(n)))
-			c.unlink(k.id, n)
-		}
-	}
+	c.bytes -= c.chunks[0].bytes
 	c.chunks[0] = nil
 	c.chunks = c.chunks[1:]
-	c.first = (c.first + 1) & (1<<(32-callBits) - 1)
-}
-
-// unlink takes a call, which is the last of its chain, out of it.
-func (c *calls) unlink(id broker.ID, n uint32) {
-	sh, slot := c.chain(id)
-	link := &sh.heads[slot]
-	for *link != n {
-		link = &c.at(*link).next
-	}
-	*link = c.at(n).next
-	sh.n--
-	switch {
-	case sh.n == 0:
-		sh.heads = nil
-	case 8*sh.n < len(sh.heads):
-		c.resize(sh, len(sh.heads)/4)
-	}
+	c.first = (c.first + 1) & chunkMask
 }
 
 // each hands out the calls that are remembered at a time, the oldest first.
@@ -193,14 +195,8 @@ func (c *calls) each(at int64, fn func(k *call, answer []byte)) {
 	}
 	for _, chunk := range c.chunks {
 		for i := range chunk.calls {
-			k := &chunk.calls[i]
-			if k.over(at) {
-				continue
-			}
-			if k.size == longAnswer {
-				fn(k, chunk.long[k.long])
-			} else {
-				fn(k, k.answer[:k.size])
+			if k := &chunk.calls[i]; !k.over(at) {
+				fn(k, chunk.answer(k))
 			}
 		}
 	}
@@ -214,8 +210,8 @@ func (s *State) keepCall(id broker.ID, kind callKind, base int64, answer []byte)
 	s.calls.add(id, kind, max(base, s.clock), answer) // so that no later one is over before an earlier
 }
 
-// forgetCalls forgets what is over at the time of the last frame, in whole
-// chunks: all at once, or some of it.
+// forgetCalls forgets what is over at the time of the last frame, in whole chunks,
+// the last one only when nothing else is left.
 func (s *State) forgetCalls() {
 	c := s.calls
 	if c == nil {
@@ -225,10 +221,7 @@ func (s *State) forgetCalls() {
 		s.calls = nil
 		return
 	}
-	for range maxForget {
-		if last := &c.chunks[0].calls[chunkCalls-1]; last.kind == 0 || !last.over(s.clock) {
-			return
-		}
+	for last := &c.chunks[0].calls[chunkCalls-1]; last.kind != 0 && last.over(s.clock); last = &c.chunks[0].calls[chunkCalls-1] {
 		c.dropFirst()
 	}
 }
