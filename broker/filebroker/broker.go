@@ -44,16 +44,17 @@ type Config struct {
 	// one again within 2 minutes (Caps.Retry) through a client with this option, in
 	// whichever process, gets the first answer, and nothing changes. It is for a
 	// server in front of the store, whose own clients make a call again when its
-	// reply was lost, though the server was killed meanwhile. As durable as the call
-	// itself. A call that was refused, or changed nothing, is judged anew, as if it
-	// had not come before; one without an id (broker.Call) always is.
+	// reply was lost, though the server was killed meanwhile. The memory is as
+	// durable as the call itself. A call that was refused, or changed nothing, is
+	// judged anew, as if it had not come before; one without an id always is.
 	//
-	// It costs the state, which a client without it loads only when it needs it;
-	// some 40 bytes of the log for each call; and for 2 minutes about 60 bytes of
-	// memory, in every process that has loaded the state, for a call of one job, and
-	// 16 more for each other job. 20,000 calls a second are 2.4 million that are
-	// remembered: 140 MB, and 110 MB of each checkpoint. A program that is older
-	// than this option cannot open the store while calls stand in its log.
+	// A client with this option loads the state for its first enqueue. Each call
+	// takes some 40 bytes of the log, and for 130 seconds about 56 bytes of memory
+	// in every process that has loaded the state, for one job, and 16 more for each
+	// further one. 20,000 calls a second are 2.6 million that are remembered: 150 MB
+	// of memory, and 100 MB of each checkpoint. A program that is older than this
+	// option refuses a store with such calls in its log or its checkpoint; a
+	// compaction puts that right once they are forgotten.
 	RememberCalls bool
 	// Logger is told of what an operator should know: a torn tail was cut, a
 	// process holds the lock for long. nil means slog.Default.
@@ -147,7 +148,7 @@ func Open(dir string, cfg Config) (*Broker, error) {
 func (b *Broker) Caps() broker.Caps {
 	c := broker.Caps{Broker: "file", OneCommit: true, MaxBatch: broker.MaxBatchJobs, MaxBytes: broker.MaxCallBytes, HandleLeases: true}
 	if b.cfg.RememberCalls {
-		c.Retry = jobstate.CallMemory
+		c.Retry = jobstate.CallRetry
 	}
 	switch b.cfg.Sync {
 	case SyncAlways:

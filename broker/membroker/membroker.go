@@ -23,8 +23,8 @@ type Config struct {
 	// (Caps.Retry): whoever makes one again, through whichever client, gets the
 	// first answer, and nothing changes. It is for a server in front of the store.
 	// A call that was refused, or changed nothing, is judged anew, as if it had not
-	// come before; one without an id (broker.Call) always is. A call takes about 60
-	// bytes meanwhile, and 16 for each job beyond the first.
+	// come before; one without an id always is. A call takes about 56 bytes meanwhile,
+	// and 16 more for each job beyond the first.
 	RememberCalls bool
 }
 
@@ -149,7 +149,7 @@ func (b *Broker) Caps() broker.Caps {
 		OneCommit: true, HandleLeases: true, MaxBatch: broker.MaxBatchJobs, MaxBytes: broker.MaxCallBytes,
 	}
 	if b.cfg.RememberCalls {
-		c.Retry = jobstate.CallMemory
+		c.Retry = jobstate.CallRetry
 	}
 	return c
 }

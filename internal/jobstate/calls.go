@@ -9,9 +9,13 @@ import (
 	"github.com/spoolq/spool/broker"
 )
 
-// CallMemory is for how long after its frame a call is remembered, on the
-// broker's clock.
-const CallMemory = 2 * time.Minute
+// CallRetry is for how long a call may be made again. It is remembered for
+// callMemory after its frame, on the broker's clock: a repeat that was sent in time
+// may be on its way.
+const (
+	CallRetry  = 2 * time.Minute
+	callMemory = CallRetry + 10*time.Second
+)
 
 // calls are the remembered ones, in the order in which they were made, which is
 // that of their times, and are forgotten a chunk at a time, whole. They are found
@@ -69,7 +73,7 @@ func (h head) filter() uint32             { return uint32(h >> 32) }
 // filterOf is the bit of a hash.
 func filterOf(hash uint64) uint32 { return 1 << (hash >> 59) }
 
-func (k *call) over(at int64) bool { return k.kind == 0 || at-k.at >= int64(CallMemory) }
+func (k *call) over(at int64) bool { return k.kind == 0 || at-k.at >= int64(callMemory) }
 
 // chunk returns the place of a call's chunk in chunks, or one behind them.
 func (c *calls) chunk(n uint32) int { return int((n>>callBits - c.first) & chunkMask) }

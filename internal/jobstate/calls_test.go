@@ -42,7 +42,7 @@ func (h *history) call(queue string) {
 // nothing, as long as it is remembered.
 func (h *history) callAgain(m *madeCall) {
 	h.t.Helper()
-	want, known := m.first, m.wrote && h.now.Steady-m.at < int64(CallMemory)
+	want, known := m.first, m.wrote && h.now.Steady-m.at < int64(callMemory)
 	if known != h.s.KnowsCall(h.now, m.id) {
 		h.t.Fatalf("known: %v, want %v: %v after %s", !known, known, time.Duration(h.now.Steady-m.at), m.first)
 	}
@@ -199,13 +199,13 @@ func TestCallsAreForgottenInTheirOrderAndGiveTheirRoomBack(t *testing.T) {
 		m := remembering{s: New(nil, nil), now: Now{Steady: 1e18}}
 		m.s.calls = &calls{first: (last + 1) >> callBits, last: last}
 		m.add(50_000, 10*time.Millisecond)
-		m.knows(t, 12_000)
-		if n := len(m.s.calls.chunks); n > 12_000/chunkCalls+2 {
-			t.Errorf("12000 calls take %d chunks", n)
+		m.knows(t, 13_000)
+		if n := len(m.s.calls.chunks); n > 13_000/chunkCalls+2 {
+			t.Errorf("13000 calls take %d chunks", n)
 		}
 		checkCalls(t, m.s.calls)
 		full := m.s.CallBytes()
-		m.now.Steady += int64(CallMemory) - 1
+		m.now.Steady += int64(callMemory) - 1
 		m.knows(t, 1)
 		m.add(3000, 0)
 		m.knows(t, 3001)
@@ -213,7 +213,7 @@ func TestCallsAreForgottenInTheirOrderAndGiveTheirRoomBack(t *testing.T) {
 		if m.s.CallBytes() >= full/2 {
 			t.Errorf("%d bytes are counted, %d before most were forgotten", m.s.CallBytes(), full)
 		}
-		m.now.Steady += int64(CallMemory)
+		m.now.Steady += int64(callMemory)
 		m.w.Reset(nil, 1, 0, m.now)
 		m.s.Wrote(&m.w)
 		if m.s.calls != nil || m.s.CallBytes() != 0 {
@@ -306,7 +306,7 @@ func TestACheckpointIsOfTheOldVersionUnlessACallIsRemembered(t *testing.T) {
 	}
 	m.s = loaded
 	m.knows(t, 2000)
-	m.now.Steady += int64(CallMemory)
+	m.now.Steady += int64(callMemory)
 	m.w.Reset(nil, 1, 0, m.now)
 	m.s.Wrote(&m.w)
 	if v := version(); v != checkpointVersion {

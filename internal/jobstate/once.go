@@ -8,7 +8,7 @@ import (
 
 // The verbs of this file take a call's id, the same when it is made again. What
 // changed something is remembered with its answer, by a record behind those of
-// the change: made again within [CallMemory], it writes nothing and answers what
+// the change: made again within [CallRetry], it writes nothing and answers what
 // it did. What was refused, or changed nothing, is not: it is judged anew, as if
 // it had never come. The zero id is none.
 
