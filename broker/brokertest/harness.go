@@ -39,6 +39,10 @@ type Harness struct {
 	// Frozen says that the clock moves by Advance alone, so that a call which
 	// waits for a due time would wait for ever.
 	Frozen bool
+	// Repeats says that histories make their calls again, with their ids, and want
+	// to be answered the same: for a broker that has Caps.Retry on a clock that
+	// stands still during a call.
+	Repeats bool
 	// Idle returns when every other goroutine waits. nil: nothing can tell.
 	Idle func()
 

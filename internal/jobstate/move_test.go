@@ -349,7 +349,7 @@ func TestDescribeNamesTheRecordsOfMoves(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range recordNames[recMove:] {
+	for _, name := range recordNames[recMove:recCall] {
 		if !seen[name] {
 			t.Errorf("no record %q in 800 steps", name)
 		}

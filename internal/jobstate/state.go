@@ -44,6 +44,8 @@ type State struct {
 	lives    lives
 	lanes    []*lane       // by number; 0 is nobody's
 	unused   []uint32      // numbers of lanes that have ended
+	calls    *calls        // that are remembered; nil for none
+	answer   []byte        // to write one to
 	complete []*job        // completion jobs whose last member has just ended
 	spared   map[*job]bool // jobs that a drop of this call made ready; nil outside makeRoom
 	changed  func(Change)  // told of each change of a job; may be nil

@@ -41,6 +41,7 @@ type plan struct {
 	Ticks       bool   // of a flow worker: it declares schedules
 	Relay       bool   // of a producer: its jobs have follow-ups in the other queues
 	Replicas    int    // on Redis: how many have to confirm
+	Calls       int    // of a server: it kills itself before it answers this one; 0: never
 
 	// Wall is by how much the process's own wall clock is off. The monotonic
 	// one, by which processes compare what they tell, stays right.
@@ -54,6 +55,7 @@ const (
 	asProducer = "producer"
 	asHammer   = "hammer"
 	asFlow     = "flow"
+	asServer   = "server"
 )
 
 var roles = map[string]func(*teller, plan) error{
@@ -62,6 +64,7 @@ var roles = map[string]func(*teller, plan) error{
 	asProducer: runProducer,
 	asHammer:   runHammer,
 	asFlow:     runFlow,
+	asServer:   runServer,
 }
 
 func TestMain(m *testing.M) {
