@@ -51,7 +51,7 @@ func overFiles(t *testing.T) brokertest.Harness {
 	m := crashfs.New(crashfs.Config{Uptime: time.Hour})
 	var urls []string
 	for range 2 {
-		b, err := filebroker.Open("/jobs", filebroker.Config{Logger: quiet}.On(m.Process()))
+		b, err := filebroker.Open("/jobs", filebroker.Config{Logger: quiet, RememberCalls: true}.On(m.Process()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestKeepsTheContractOverFiles(t *testing.T) { brokertest.Run(t, overFiles) 
 // Each answer is also compared with the description of the API.
 func TestKeepsTheContractOverMemory(t *testing.T) {
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
-		url := serve(t, membroker.New(membroker.Config{}), servertest.Checked)
+		url := serve(t, membroker.New(membroker.Config{RememberCalls: true}), servertest.Checked)
 		return brokertest.Harness{Open: func() broker.Broker { return open(t, url) }, Reopen: true}
 	})
 }

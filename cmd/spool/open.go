@@ -104,7 +104,7 @@ func (a *app) openStore(dir string, how access) (*filebroker.Broker, error) {
 			return nil, err
 		}
 	}
-	return filebroker.Open(dir, filebroker.Config{Logger: newLogger(a.errw, slog.LevelWarn), AllowUnsafeFS: a.unsafeFS})
+	return filebroker.Open(dir, filebroker.Config{Logger: newLogger(a.errw, slog.LevelWarn), AllowUnsafeFS: a.unsafeFS, RememberCalls: a.remember})
 }
 
 // openSide opens one of the two stores of a move.
