@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,4 +74,27 @@ func TestKeepsTheContractOverMemory(t *testing.T) {
 		url := serve(t, membroker.New(membroker.Config{RememberCalls: true}), servertest.Checked)
 		return brokertest.Harness{Open: func() broker.Broker { return open(t, url) }, Reopen: true}
 	})
+}
+
+// lossyTopics are those with a call of each sort that changes something.
+var lossyTopics = []string{"enqueue", "claim", "lease", "settle", "attempts", "follow-ups", "commands", "pause", "call ids", "settings", "batches", "schedules"}
+
+// A call whose request or answer is lost is made again, and doubles nothing. What
+// a heartbeat says twice is kept twice: its lines are left out here.
+func TestKeepsTheContractWhenAnswersAreLost(t *testing.T) {
+	for _, c := range brokertest.Cases() {
+		if strings.Contains(c.Name, "lines") || !slices.Contains(lossyTopics, c.Topic) {
+			continue
+		}
+		t.Run(c.Topic+"/"+c.Name, func(t *testing.T) {
+			h := overFiles(t)
+			open := h.Open
+			h.Open = func() broker.Broker {
+				b := open()
+				httpbroker.MakeLossy(b)
+				return b
+			}
+			c.Run(t, h)
+		})
+	}
 }

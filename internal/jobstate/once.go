@@ -91,7 +91,7 @@ func (s *State) ClaimOnce(w *Writer, now Now, id broker.ID, r *broker.ClaimReque
 			held = append(held, s.ticket(j))
 		}
 	}
-	return held, false, true, err
+	return held, len(held) > 0, true, err // nobody has looked what else there is
 }
 
 // SettleOnce is Settle for all settlements of a call that may be made again.
