@@ -15,6 +15,7 @@ import (
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/brokerurl"
 	"github.com/spoolq/spool/broker/filebroker"
+	"github.com/spoolq/spool/broker/httpbroker"
 	"github.com/spoolq/spool/broker/redisbroker"
 	"github.com/spoolq/spool/internal/migrate"
 )
@@ -44,7 +45,7 @@ func (a *app) choose(url string, parsed *kong.Context) error {
 		return nil
 	}
 	if url == "memory://" {
-		return usagef("a broker in memory ends with the command: a directory or redis:// would do")
+		return usagef("a broker in memory ends with the command: a directory, redis:// or http:// would do")
 	}
 	a.url = url
 	return onlyDirectories(parsed.Selected(), byFlag)
@@ -90,11 +91,12 @@ func (a *app) openBroker(ctx context.Context, how access) (broker.Broker, error)
 		return b, nil
 	}
 	logging.Disable() // the client's own; what matters comes through Logger
-	cfg := redisbroker.Config{Logger: newLogger(a.errw, slog.LevelWarn)}
+	log := newLogger(a.errw, slog.LevelWarn)
+	cfg := redisbroker.Config{Logger: log}
 	if os.Getenv(passwordEnv) != "" {
 		cfg.PasswordEnv = passwordEnv
 	}
-	return brokerurl.Open(ctx, a.url, brokerurl.Config{Redis: cfg})
+	return brokerurl.Open(ctx, a.url, brokerurl.Config{Redis: cfg, HTTP: httpbroker.Config{Credential: os.Getenv(passwordEnv), Logger: log}})
 }
 
 // openStore opens the store in a directory. Only creating makes one.
