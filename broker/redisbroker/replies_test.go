@@ -87,7 +87,7 @@ func scriptNames(t *testing.T) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := strings.Fields(partsAdd + " " + partsClaim + " " + partsWalk + " room repair fast")
+	parts := strings.Fields(partsAdd + " " + partsClaim + " " + partsWalk + " room repair fast govern")
 	for _, f := range files {
 		if name := strings.TrimSuffix(f.Name(), ".lua"); !slices.Contains(parts, name) {
 			names = append(names, name)
