@@ -62,6 +62,9 @@ func (h *movedHistory) say(format string, args ...any) {
 }
 
 func (h *movedHistory) step() {
+	if grain := max(h.h.Grain, h.to.h.Grain); grain > 0 {
+		h.advance(grain)
+	}
 	switch r := h.rnd; r.IntN(12) {
 	case 0, 1, 2:
 		h.enqueues()

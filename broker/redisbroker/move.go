@@ -184,11 +184,16 @@ func (b *Broker) BeginMove(ctx context.Context, c broker.Call, r broker.MoveBegi
 	if err := b.alive(ctx); err != nil {
 		return m, err
 	}
+	began := time.Now()
 	if err := b.ensure(ctx, r.Queue); err != nil {
 		return m, err
 	}
 	next, err := b.changeMove(ctx, c, r.Queue, func(is moveRec) (moveRec, bool, error) {
-		return is.begun(&r), r.State == broker.Leaving, is.Begins(int64(is.now)*1000, &r)
+		asked := r
+		if !r.Now.IsZero() {
+			asked.Now = r.Now.Add(b.since(began)) // the other's clock went on meanwhile
+		}
+		return is.begun(&asked), r.State == broker.Leaving, is.Begins(int64(is.now)*1000, &r)
 	})
 	if err != nil {
 		return m, err

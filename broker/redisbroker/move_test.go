@@ -8,6 +8,7 @@ import (
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/brokertest"
+	"github.com/spoolq/spool/broker/filebroker"
 	"github.com/spoolq/spool/broker/membroker"
 	"github.com/spoolq/spool/internal/redistest"
 )
@@ -75,7 +76,7 @@ func (o *outside) onServer(t *testing.T, url string) brokertest.Harness {
 	o.call(func() { real = open(t, url, namespace, nil) })
 	t.Cleanup(func() { o.call(func() { _ = real.Close() }) })
 	return brokertest.Harness{
-		Reopen: true,
+		Reopen: true, Grain: time.Microsecond,
 		Open: func() broker.Broker {
 			return newBrokerWith(timed{crossing{real.t, o}, bubbleClock{}}, manualScripts())
 		},
@@ -107,6 +108,42 @@ func TestQueuesMove(t *testing.T) {
 	t.Run("from memory to Redis", func(t *testing.T) { brokertest.RunMovesInBubbles(t, inMemory, server) })
 	t.Run("from Redis to memory", func(t *testing.T) { brokertest.RunMovesInBubbles(t, server, inMemory) })
 	t.Run("from Redis to Redis", func(t *testing.T) { brokertest.RunMovesInBubbles(t, server, server) })
+}
+
+func TestQueuesMoveInAndOutOfACluster(t *testing.T) {
+	slow(t)
+	c, s := redistest.StartCluster(t, redistest.Options{}), redistest.Start(t, redistest.Options{})
+	o := newOutside(t)
+	cluster := func(t *testing.T) brokertest.Harness { return o.onServer(t, c.URL()) }
+	server := func(t *testing.T) brokertest.Harness { return o.onServer(t, s.URL()) }
+	t.Run("from a server to a cluster", func(t *testing.T) { brokertest.RunMovesInBubbles(t, server, cluster) })
+	t.Run("from a cluster to a cluster", func(t *testing.T) { brokertest.RunMovesInBubbles(t, cluster, cluster) })
+}
+
+// On the machine's own clock, which no test shifts: cases about hours are left to
+// memory, which has the state machine of directories.
+func TestQueuesMoveBetweenADirectoryAndRedis(t *testing.T) {
+	slow(t)
+	s := redistest.Start(t, redistest.Options{})
+	server := func(t *testing.T) brokertest.Harness { return flowing(t, s.URL()) }
+	directory := func(t *testing.T) brokertest.Harness {
+		dir := t.TempDir()
+		return brokertest.Harness{Reopen: true, Open: func() broker.Broker {
+			b, err := filebroker.Open(dir, filebroker.Config{AllowUnsafeFS: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}}
+	}
+	t.Run("from a directory to Redis", func(t *testing.T) {
+		t.Parallel() // it mostly waits for runs that were killed
+		brokertest.RunMoves(t, directory, server)
+	})
+	t.Run("from Redis to a directory", func(t *testing.T) {
+		t.Parallel()
+		brokertest.RunMoves(t, server, directory)
+	})
 }
 
 func TestRandomHistoriesOfAQueueThatMoves(t *testing.T) {
