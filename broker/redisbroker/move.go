@@ -246,12 +246,12 @@ func (b *Broker) EndMove(ctx context.Context, c broker.Call, r broker.MoveEnd) e
 
 // moveBytes is about what payloads, results and error texts of one batch have:
 // few enough that the script takes a few milliseconds.
-const moveBytes = 1 << 20
+const moveBytes = 256 << 10
 
 // takeJobs is how many jobs one script takes or puts.
-const takeJobs = 128
+const takeJobs = 100
 
-// TakeMoved implements broker.Mover. A batch has at most 128 jobs.
+// TakeMoved implements broker.Mover. A batch has at most 100 jobs.
 func (b *Broker) TakeMoved(ctx context.Context, c broker.Call, r broker.MoveTake) (batch broker.MoveBatch, err error) {
 	if err := b.alive(ctx); err != nil {
 		return batch, err
@@ -301,7 +301,7 @@ func (b *Broker) sayConflict(ctx context.Context, queue string, refused error, w
 	return refused
 }
 
-// PutMoved implements broker.Mover. A batch arrives in parts of at most 128 jobs,
+// PutMoved implements broker.Mover. A batch arrives in parts of at most 100 jobs,
 // each once: its number says that it is whole, and the record how much of it is here.
 func (b *Broker) PutMoved(ctx context.Context, c broker.Call, r broker.MovePut) (a broker.MovePutAnswer, err error) {
 	if err := b.alive(ctx); err != nil {

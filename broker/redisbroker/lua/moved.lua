@@ -125,5 +125,7 @@ function Move.met(at)
 			wrong = wrong + 1
 		end
 	end
+	Lane.flush()
+	Buf.flush()
 	return r[1], #r[2] / 2, wrong
 end

@@ -92,7 +92,8 @@ end
 
 local function left() return Q.depth + call('ZCARD', P .. 'L4') + call('ZCARD', P .. 'L5') + call('ZCARD', P .. 'L6') end
 
--- next takes what is next, jobs first. It returns whether only settings are left.
+-- next_batch takes what is next, jobs first. It returns the batch, "" for none, and
+-- whether only settings are left.
 local function next_batch(m, most, bytes)
 	local j, k = jobs(most, bytes), {}
 	local s = signals(most)
@@ -100,12 +101,12 @@ local function next_batch(m, most, bytes)
 	if #j + #s == 0 and left() == 0 then k = keys(most) end
 	if #j + #k + #s == 0 then
 		call('UNLINK', P .. 'O!')
-		return left() == 0 and m.settled == 0
+		return '', left() == 0 and m.settled == 0
 	end
 	local batch = pack('>I4', #j) .. table.concat(j) .. pack('>I4', #k) .. table.concat(k) .. pack('>I4', #s) .. table.concat(s) .. str('') .. '\0'
 	call('SET', P .. 'O!', batch)
 	m.batch, m.jobs = m.batch + 1, m.jobs + #j
-	return false
+	return batch, false
 end
 
 local function take(arg)
@@ -114,13 +115,13 @@ local function take(arg)
 	if not m or m.id ~= id or m.state ~= LEAVING or m.runner ~= runner and Q.now < m['until'] then return CONFLICT end
 	if number ~= m.batch + 1 and (number ~= m.batch or number == 0) then return CONFLICT end
 	Q.promote(200)
-	local settings = false
-	if number == m.batch + 1 then settings = next_batch(m, most, bytes) end
+	local batch, settings = nil, false
+	if number == m.batch + 1 then batch, settings = next_batch(m, most, bytes) else batch = call('GET', P .. 'O!') or '' end
 	Move.write(m, { batch = m.batch, jobs = m.jobs, runner = runner, ['until'] = Q.now + ttl })
 	Lane.flush()
 	Count.flush()
 	Buf.flush()
-	return OK .. pack('>I8I8I8I8B', m.batch, Q.now, left(), call('ZCARD', P .. 'L3'), settings and 1 or 0) .. str(call('GET', P .. 'O!') or '')
+	return OK .. pack('>I8I8I8I8B', m.batch, Q.now, left(), call('ZCARD', P .. 'L3'), settings and 1 or 0) .. str(batch)
 end
 
 return run(take)
