@@ -269,7 +269,7 @@ func (b *Broker) TakeMoved(ctx context.Context, c broker.Call, r broker.MoveTake
 		settings := false
 		if err == nil {
 			if batch, settings = u.moved(r.Queue); u.err != nil || !settings {
-				batch.Done = r.Batch != batch.Number && batch.Left == 0
+				batch.Done = batch.Done && r.Batch != batch.Number
 				return batch, u.err
 			}
 			err = b.leaveSettings(ctx, c, &r)

@@ -195,6 +195,23 @@ func TestUpkeepCountsTheEndOfAMemberThatMissedItsCompletionJob(t *testing.T) {
 	}
 }
 
+func TestAMoveWaitsForFollowUpsThatNobodyHasDelivered(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	from, to := open(t, s.URL(), newNamespace(), nil), open(t, s.URL(), newNamespace(), nil)
+	defer from.Close()
+	defer to.Close()
+	put1(t, from, "q", broker.NewJob{Task: "t"})
+	dies := newBrokerWith(&failing{transport: from.t, fails: func(script string) bool { return script == "deliver" }}, usualScripts())
+	ack(t, dies, take(t, from, "q", 1)[0], broker.FollowUp{Queue: "r", Job: broker.NewJob{Task: "follows"}})
+	m := migrate.Mover{From: migrate.Side{Broker: from, Name: "here"}, To: migrate.Side{Broker: to, Name: "there"}, Poll: time.Millisecond}
+	for _, queue := range []string{"q", "r"} {
+		if _, err := m.Queue(t.Context(), queue); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take(t, to, "r", 1)
+}
+
 // A batch arrives in parts; who brings them may be killed between two.
 func TestABatchOfManyJobsArrivesWhole(t *testing.T) {
 	x := beginMove(t, redistest.Start(t, redistest.Options{}))

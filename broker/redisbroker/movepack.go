@@ -41,11 +41,14 @@ func wallMicros(t time.Time, way int) int64 {
 	return us
 }
 
-// moved reads the answer of lua/take.lua. settings says that nothing but settings is
-// left to take.
+// moved reads the answer of lua/take.lua. It is done when nothing is left: no job, and
+// no follow-up to another queue, which upkeep delivers. settings says that settings
+// are left to take.
 func (u *unpacker) moved(queue string) (b broker.MoveBatch, settings bool) {
 	b.Number, b.Now = u.uint(8), u.time()
-	b.Left, b.Leased, settings = int64(u.uint(8)), int64(u.uint(8)), u.u8() == 1
+	b.Left, b.Leased = int64(u.uint(8)), int64(u.uint(8))
+	b.Done = u.uint(8) == 0 && b.Left == 0
+	settings = u.u8() == 1
 	body := unpacker{b: u.text()}
 	if len(body.b) == 0 {
 		return b, settings

@@ -108,6 +108,22 @@ func (x *journey) golden(name string) {
 	}
 }
 
+func TestQueuesMoveToAClusterAndToSentinels(t *testing.T) {
+	s := newTool(t)
+	urls := []string{redistest.StartCluster(t, redistest.Options{}).URL(), redistest.StartSentinel(t, redistest.Options{}).URL(), s.dir}
+	id := s.enqueue("greet", "hello", "--priority=3")
+	at := s.dir
+	for _, next := range urls {
+		if r := spoolWith("migrate", at, next); r.code != exitOK || !strings.Contains(r.out, "default  1") {
+			t.Fatalf("from %s to %s: %+v", at, next, r)
+		}
+		at = next
+	}
+	if j := object[shown](t, s.ok("show", id, "--json")); j["payload_text"] != "hello" || j["priority"] != 3.0 {
+		t.Errorf("the job is %v", j)
+	}
+}
+
 func TestPasswordsOfBothSidesStandInVariables(t *testing.T) {
 	x := newJourney(t)
 	x.dir.enqueue("greet")

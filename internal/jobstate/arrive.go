@@ -109,6 +109,8 @@ func CheckPut(p *broker.MovePut) error {
 			err = fmt.Errorf("job %s has token %d and %d of %d attempts", j.ID, j.Token, j.Attempt, j.MaxAttempts)
 		case j.Waits && (j.BatchSize == 0 || j.State.Final()) || !j.KeepUntil.IsZero() && !j.State.Final():
 			err = fmt.Errorf("job %s is %v and cannot be what it is said to be", j.ID, j.State)
+		case max(len(j.Tenant), len(j.Group), len(j.Key)) > broker.MaxTagBytes:
+			err = fmt.Errorf("job %s has a tenant, group or key of more than %d bytes", j.ID, broker.MaxTagBytes)
 		case j.BatchSize > broker.MaxBatchJobs || len(j.Seen) != int(j.BatchSize+63)/64:
 			err = fmt.Errorf("job %s is for a batch of %d", j.ID, j.BatchSize)
 		case len(j.Payload)+len(j.Result)+len(j.Error) > maxArrive:

@@ -15,7 +15,7 @@ function Gate.stand(gate, task) return 'p' .. pack('>I2', #gate) .. gate .. task
 function Gate.load()
 	Gate.rules, Gate.all = {}, {}
 	if not Q.is(LIMITS) then return end
-	if Q.is(MOVES) then Gate.fresh = Move.read().fresh end
+	if Q.is(MOVES) then Gate.fresh = tonumber(call('HGET', P .. 'M', 'fresh') or 0) end
 	local s = call('GET', P .. 'R')
 	local n, i = unpack_('>I4', s)
 	for _ = 1, n do

@@ -2,8 +2,8 @@
 -- Call: call id (none), move, runner, µs that it is waited for, number of the batch,
 -- most jobs, most bytes.
 -- Answer: status (conflict: the record says no), number of the batch that is kept,
--- steady clock µs, jobs that are left, leased ones of them, whether only settings are
--- left to take, the batch, "" for none (see read in move_pack.go).
+-- steady clock µs, jobs that are left, leased ones of them, follow-ups that are not
+-- delivered yet, whether only settings are left to take, the batch, "" for none (see moved in movepack.go).
 
 -- some lists the ids of at most n jobs that nobody runs, list by list.
 local function some(n)
@@ -121,7 +121,7 @@ local function take(arg)
 	Lane.flush()
 	Count.flush()
 	Buf.flush()
-	return OK .. pack('>I8I8I8I8B', m.batch, Q.now, left(), call('ZCARD', P .. 'L3'), settings and 1 or 0) .. str(batch)
+	return OK .. pack('>I8I8I8I8I8B', m.batch, Q.now, left(), call('ZCARD', P .. 'L3'), call('HLEN', P .. 'O'), settings and 1 or 0) .. str(batch)
 end
 
 return run(take)
