@@ -150,5 +150,8 @@ func TestRandomHistoriesOfAQueueThatMoves(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	o := newOutside(t)
 	server := func(t *testing.T) brokertest.Harness { return o.onServer(t, s.URL()) }
-	brokertest.RunMovedHistoriesInBubbles(t, inMemory, server, number("SPOOL_HISTORIES", 40), uint64(number("SPOOL_SEED", 1)))
+	n, seed := number("SPOOL_HISTORIES", 15), uint64(number("SPOOL_SEED", 1))
+	t.Run("between memory and Redis", func(t *testing.T) { brokertest.RunMovedHistoriesInBubbles(t, inMemory, server, n, seed) })
+	t.Run("between Redis and memory", func(t *testing.T) { brokertest.RunMovedHistoriesInBubbles(t, server, inMemory, n, seed) })
+	t.Run("between Redis and Redis", func(t *testing.T) { brokertest.RunMovedHistoriesInBubbles(t, server, server, n, seed) })
 }
