@@ -118,9 +118,9 @@ func (m *moveRec) pack(id broker.ID, saw uint64, keep bool) packer {
 }
 
 // seqWindow is how far back the numbers of enqueues keep their order at another
-// broker among jobs of one place: 99 days. Numbers count milliseconds here, and
+// broker among jobs of one place: 24 days. Numbers count milliseconds here, and
 // one that is told of the first would keep all from there on free.
-const seqWindow = 1 << 38
+const seqWindow = 1 << 36
 
 func (m *moveRec) describe(queue string) broker.Move {
 	return broker.Move{

@@ -42,6 +42,9 @@ type moveRec struct {
 // the oldest job and the youngest.
 const seqRoom = 1 << 20
 
+// maxSeq is what moves leave of the numbers, which have 48 bits, to enqueues.
+const maxSeq = 1 << 47
+
 // seqOf is the number of a job that arrives; not ok when its own has no place.
 func (m *moveRec) seqOf(n uint64) (seq uint64, ok bool) {
 	return m.base + 1 + n - m.first, n >= m.first && n-m.first < m.room
@@ -119,6 +122,9 @@ func (s *State) BeginMove(w *Writer, now Now, b *broker.MoveBegin) (broker.Move,
 	case q == nil || q.move == nil || q.move.id != b.ID:
 		rec.delta = now.Steady - b.Now.UnixNano()
 		rec.base, rec.first, rec.room = s.seq, b.First, max(b.Seq, b.First)-b.First+seqRoom
+		if rec.room > maxSeq-min(s.seq, maxSeq) {
+			rec.first, rec.room = b.Seq, seqRoom // those before are placed as they come
+		}
 	}
 	s.setMove(w, b.Queue, rec, rec.state == broker.Leaving)
 	return s.describeMove(now, s.queues[b.Queue]), nil
