@@ -14,7 +14,7 @@
 // records by the indexes, some at a time, and puts right what does not fit. No
 // script does more than a few milliseconds of work, whatever the backlog: calls
 // have at most 256 jobs, a claim takes at most 256, a step of a command changes at
-// most 128, a move takes or puts at most 100, and each looks at no more than some
+// most 128, a move takes or puts at most 64, and each looks at no more than some
 // hundred records besides.
 //
 // # What differs from other brokers

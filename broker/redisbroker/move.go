@@ -249,9 +249,9 @@ func (b *Broker) EndMove(ctx context.Context, c broker.Call, r broker.MoveEnd) e
 const moveBytes = 256 << 10
 
 // takeJobs is how many jobs one script takes or puts.
-const takeJobs = 100
+const takeJobs = 64
 
-// TakeMoved implements broker.Mover. A batch has at most 100 jobs.
+// TakeMoved implements broker.Mover. A batch has at most 64 jobs.
 func (b *Broker) TakeMoved(ctx context.Context, c broker.Call, r broker.MoveTake) (batch broker.MoveBatch, err error) {
 	if err := b.alive(ctx); err != nil {
 		return batch, err
@@ -301,7 +301,7 @@ func (b *Broker) sayConflict(ctx context.Context, queue string, refused error, w
 	return refused
 }
 
-// PutMoved implements broker.Mover. A batch arrives in parts of at most 100 jobs,
+// PutMoved implements broker.Mover. A batch arrives in parts of at most 64 jobs,
 // each once: its number says that it is whole, and the record how much of it is here.
 func (b *Broker) PutMoved(ctx context.Context, c broker.Call, r broker.MovePut) (a broker.MovePutAnswer, err error) {
 	if err := b.alive(ctx); err != nil {
