@@ -71,12 +71,13 @@ func TestAURLThatNamesNoBrokerIsRefusedWithoutItsSecret(t *testing.T) {
 		}
 	}
 	for url, want := range map[string]string{
-		"./jobs":                     "./jobs",
-		"file:///var/jobs":           "/var/jobs",
-		"redis://u:hu5h@host:1/2":    "the server at host:1",
-		"redis+cluster://:hu5h@a,b":  "the cluster at a:6379,b:6379",
-		"https://:hu5h@host/x":       "https://host/x",
-		"unix://hu5h:hu5h@/run/sock": "the server at /run/sock",
+		"./jobs":                               "./jobs",
+		"file:///var/jobs":                     "/var/jobs",
+		"redis://u:hu5h@host:1/2":              "the server at host:1, database 2",
+		"redis://u:hu5h@host:1?namespace=shop": "the server at host:1, namespace shop",
+		"redis+cluster://:hu5h@a,b":            "the cluster at a:6379,b:6379",
+		"unix://hu5h:hu5h@/run/sock":           "the server at /run/sock",
+		"https://:hu5h@host/x":                 "https://host/x",
 	} {
 		if got := Redacted(url); got != want {
 			t.Errorf("%s: %q, want %q", url, got, want)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 	"github.com/redis/go-redis/v9/logging"
@@ -62,6 +63,12 @@ func onlyDirectories(command *kong.Node, byFlag bool) error {
 	if command == nil || command.Group == nil || command.Name == "version" {
 		return nil
 	}
+	if command.Name == "migrate" { // it names its stores itself
+		if byFlag {
+			return usagef("spool migrate names both stores behind it: leave --broker away")
+		}
+		return nil
+	}
 	switch command.Group.Key {
 	case "store":
 		return usagef("spool %s is about a store in a directory, and --broker or SPOOL_BROKER names a server: name the directory with --dir", command.Name)
@@ -90,13 +97,22 @@ func (a *app) openBroker(ctx context.Context, how access) (broker.Broker, error)
 		}
 		return b, nil
 	}
+	http := httpbroker.Config{Credential: os.Getenv(passwordEnv), Logger: newLogger(a.errw, slog.LevelWarn)}
+	return brokerurl.Open(ctx, a.url, brokerurl.Config{Redis: a.redis(passwordEnv), HTTP: http})
+}
+
+// redis is how a server is used whose password an environment variable may hold:
+// the first of some that is set.
+func (a *app) redis(envs ...string) redisbroker.Config {
 	logging.Disable() // the client's own; what matters comes through Logger
-	log := newLogger(a.errw, slog.LevelWarn)
-	cfg := redisbroker.Config{Logger: log}
-	if os.Getenv(passwordEnv) != "" {
-		cfg.PasswordEnv = passwordEnv
+	cfg := redisbroker.Config{Logger: newLogger(a.errw, slog.LevelWarn)}
+	for _, env := range envs {
+		if os.Getenv(env) != "" {
+			cfg.PasswordEnv = env
+			break
+		}
 	}
-	return brokerurl.Open(ctx, a.url, brokerurl.Config{Redis: cfg, HTTP: httpbroker.Config{Credential: os.Getenv(passwordEnv), Logger: log}})
+	return cfg
 }
 
 // openStore opens the store in a directory. Only creating makes one.
@@ -109,16 +125,32 @@ func (a *app) openStore(dir string, how access) (*filebroker.Broker, error) {
 	return filebroker.Open(dir, filebroker.Config{Logger: newLogger(a.errw, slog.LevelWarn), AllowUnsafeFS: a.unsafeFS, RememberCalls: a.remember})
 }
 
-// openSide opens one of the two stores of a move.
-func (a *app) openSide(name string, how access) (migrate.Broker, error) {
+// openSide opens one of the two stores of a move. The password of a server stands
+// in its URL, in the variable env, or in that of --broker.
+func (a *app) openSide(ctx context.Context, name, env string, how access) (migrate.Broker, error) {
 	dir, isDir, err := brokerurl.Dir(name)
 	if err != nil {
 		return nil, usagef("%s", plain(err))
 	}
-	if !isDir {
-		return nil, usagef("queues move between directories so far, not yet to or from a server: name two directories")
+	switch {
+	case isDir:
+		return a.openStore(dir, how)
+	case !redisbroker.IsURL(name):
+		return nil, usagef("queues move between directories and servers of Redis: a path, redis:// and its relatives name them")
+	case hasPassword(name):
+		return redisbroker.Open(ctx, name, a.redis())
 	}
-	return a.openStore(dir, how)
+	return redisbroker.Open(ctx, name, a.redis(env, passwordEnv))
+}
+
+// hasPassword reports whether a URL has one of its own.
+func hasPassword(url string) bool {
+	_, rest, _ := strings.Cut(url, "://")
+	if end := strings.IndexAny(rest, "/?"); end >= 0 {
+		rest = rest[:end]
+	}
+	at := strings.LastIndexByte(rest, '@')
+	return at >= 0 && strings.Contains(rest[:at], ":")
 }
 
 // sideName names a store wherever it is said, without secrets.
@@ -135,6 +167,14 @@ func (a *app) sideName(name string) string {
 		return real
 	}
 	return abs
+}
+
+// said is what was typed for a store, without secrets.
+func (a *app) said(name string) string {
+	if _, isDir, err := brokerurl.Dir(name); err == nil && isDir {
+		return name
+	}
+	return a.sideName(name)
 }
 
 // isStore says whether a directory holds a store, without touching it.
