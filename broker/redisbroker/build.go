@@ -23,7 +23,7 @@ import (
 // each defines.
 var lazy = map[string]string{
 	"lane": "Lane", "life": "Life", "add": "Add", "turn": "Turn", "stand": "Stand", "gate": "Gate", "key": "Key", "room": "Room", "walk": "Walk", "pick": "Pick",
-	"alive": "Worker", "repair": "Repair",
+	"alive": "Worker", "repair": "Repair", "plain": "Plain",
 }
 
 const lazily = `local function lazily(define, get)
@@ -128,8 +128,8 @@ func join(parts []string, source func(part string) string) string {
 	}
 	name := parts[len(parts)-1]
 	last := b.part(source(name), none)
-	return "local " + strings.Join(b.names, ", ") + "\nlocal function define()\n" + define.String() + "end\n" +
-		b.fast(name, source) + "define()\nlocal function main()\n" + last + "end\nreturn main()\n"
+	return b.fast(name, source) + "local " + strings.Join(b.names, ", ") + "\nlocal function define()\n" + define.String() + "end\n" +
+		"define()\nlocal function main()\n" + last + "end\nreturn main()\n"
 }
 
 // fast is what a script tries before it defines its parts, "" for most.

@@ -13,7 +13,7 @@ var lua embed.FS
 // The parts of which scripts are made, each a file of one noun. A script has
 // those that it needs, in this order.
 const (
-	partsAll   = "base time queue count job wake turn stand lane gate key life main alive"
+	partsAll   = "base time queue count job calls wake plain turn stand lane gate key life main alive"
 	partsAdd   = partsAll + " add"
 	partsClaim = partsAll + " pick"
 	partsWalk  = partsAll + " walk"

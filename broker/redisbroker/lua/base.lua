@@ -10,6 +10,7 @@ local CHANNEL = P .. 'm'
 local EVENTS = string.match(P, '^(.*{).*$') .. '*}:m'
 local NEVER = 9007199254740991 -- 2^53 - 1, later than every time
 local CALL_MS = 300000 -- how long the answer of a call is remembered: longer than it is repeated
+local RENEW_MS = 60000 -- the rest of what a hash of such answers lives after its last renewal: one comes after half of this
 
 -- The states and reasons of a job, as package broker numbers and names them.
 local SCHEDULED, READY, LEASED, DONE, DEAD, CANCELLED = 1, 2, 3, 4, 5, 6
@@ -61,15 +62,22 @@ local function many(name, key, args)
 	for i = 1, n, 2000 do call(name, key, unpack(args, i, min(i + 1999, n))) end
 end
 
+-- score is a number as a command takes it: Redis writes one out at greater cost.
+local scored, text
+local function score(n)
+	if n ~= scored then scored, text = n, n % 1 == 0 and string.format('%.0f', n) or n end
+	return text
+end
+
 -- one writes what is gathered for one sorted set, before it is read.
 function Buf.one(key)
 	local t = Buf.z[key]
 	if not t then return end
 	local add, rem = {}, {}
-	for member, score in pairs(t) do
-		if score then
+	for member, at in pairs(t) do
+		if at then
 			local n = #add
-			add[n + 1], add[n + 2] = score, member
+			add[n + 1], add[n + 2] = score(at), member
 		else
 			rem[#rem + 1] = member
 		end

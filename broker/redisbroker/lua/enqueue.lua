@@ -34,35 +34,14 @@ end
 
 -- quick adds plain jobs.
 local function quick(arg, i, count)
-	local now, zero = pack('>I7', Q.now), string.rep('\0', 25)
-	local out, records = { OK }, {}
-	local name, no, l, lane, front, c
-	local here = 0
+	local out = { OK }
 	for k = 1, count do
 		local id, task, rest
 		id, task, rest, i = unpack_('>c16I2c0I4c0', arg, i)
-		if task ~= name then
-			if here > 0 then Wake.ready(no, here) end
-			name, no, here = task, Task.make(task), 0
-			l = Lane.get(no .. pack('>I4BI2', PLAIN, 0, 0))
-			lane, c = Buf.set(l.key), Count.task(no)
-			front = string.char(READY * 32) .. '\0\0' .. no .. pack('>I4', PLAIN) .. now
-			Lane.touch(l)
-		end
-		local sq = pack('>I6', Q.next())
-		records[2 * k - 1], records[2 * k] = P .. 'j' .. id, front .. sq .. sq .. now .. now .. zero .. rest
-		lane[sq .. id] = Q.now
-		if not l.head then l.head = { at = Q.now, sq = sq, id = id } end
-		local size = unpack_('>I4', rest, 13)
-		Q.bytes, Q.rbytes = Q.bytes + size, Q.rbytes + size
-		c[READY], c[ENQUEUED] = c[READY] + 1, c[ENQUEUED] + 1
-		here = here + 1
+		Plain.add(id, task, rest)
 		out[k + 1] = '\0' .. id
 	end
-	for i = 1, #records, 2000 do call('MSET', unpack(records, i, min(i + 1999, #records))) end
-	Wake.ready(no, here)
-	Q.depth, Q.ready = Q.depth + count, Q.ready + count
-	if Q.depth > Q.high then Q.high = Q.depth end
+	Plain.write()
 	return table.concat(out)
 end
 
@@ -71,7 +50,7 @@ local function enqueue(arg)
 	local was = Calls.get(id)
 	local simple = band(flags, SIMPLE) ~= 0
 	if simple and not was and count > 0 and not Q.is(CAPS) and Q.watch <= Q.now then
-		Life.promote(200)
+		Q.promote(200)
 		local answer = quick(arg, i, count)
 		Calls.keep(id, OK)
 		return answer
@@ -79,7 +58,7 @@ local function enqueue(arg)
 	local jobs
 	if simple then jobs = plain(arg, i, count) else jobs = Add.list(arg, i, count) end
 	if was then return answered(was, jobs) end
-	Life.promote(200)
+	Q.promote(200)
 	local bad = Add.members(jobs)
 	if bad then return bad end
 	local full = Room.make(jobs)

@@ -16,6 +16,10 @@ end
 local function run(step)
 	local answers = {}
 	local bad = Q.load()
+	if not bad then
+		local inbox = call('LRANGE', P .. 'I', 0, -1)
+		if inbox[1] then Plain.collect(inbox) end
+	end
 	for n = 1, #ARGV do
 		if bad then
 			answers[n] = bad
