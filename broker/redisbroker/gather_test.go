@@ -391,7 +391,7 @@ func TestACallThatWaitsToBeRepeatedEndsWithItsContext(t *testing.T) {
 				g.mu.Lock()
 				defer g.mu.Unlock()
 				for _, l := range g.lines {
-					if l.leading {
+					if l.flights[0].led {
 						t.Error("somebody still leads for a caller who has left")
 					}
 				}

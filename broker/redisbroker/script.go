@@ -68,6 +68,7 @@ func newScripts(clock string) *scripts {
 		idle:      make("idle", partsAll, passes, 64, nil),
 		ended:     make("get", partsAll, passes, 256, weighAt(24)),
 	}
+	all.enqueue.flights = 2
 	// What these answer is acknowledged; a claim may be forgotten, and a reader
 	// only looks.
 	for _, s := range []*script{all.enqueue, all.settle, all.apply, all.tick, all.configure, all.deliver, all.ended} {

@@ -74,4 +74,4 @@ local function enqueue(arg)
 	return answer
 end
 
-return run(enqueue)
+return run(enqueue, early)

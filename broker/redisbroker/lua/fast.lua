@@ -1,8 +1,7 @@
 -- fast is the way of most enqueues of one job, before all the rest of the script is
 -- defined: plain jobs go to the inbox (plain.lua) while nobody waits or watches, and
--- no capacity is to be kept. It returns the answers, or nil: then the long way does
--- it, which takes in the inbox first. What it finds there of these calls it answers as
--- it answers a repeat.
+-- no capacity is to be kept. It returns the answers, and whether the inbox is full: then
+-- the long way takes it in. Without answers the long way does it all.
 
 local call, pack, unpack_, sub = redis.call, struct.pack, struct.unpack, string.sub
 
@@ -23,5 +22,5 @@ local function fast()
 		if sub(arg, 17, 21) ~= '\2\0\0\0\1' then return nil end -- one plain job
 		calls[k], answers[k] = at .. arg, '\0\0' .. sub(arg, 22, 37)
 	end
-	if call('RPUSH', sub(KEYS[1], 1, -2) .. 'I', unpack(calls)) < INBOX then return answers end
+	return answers, call('RPUSH', sub(KEYS[1], 1, -2) .. 'I', unpack(calls)) >= INBOX
 end
