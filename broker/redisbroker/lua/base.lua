@@ -87,22 +87,27 @@ function Buf.one(key)
 	Buf.z[key] = nil
 end
 
+-- hash is the same for a hash.
+function Buf.hash(key)
+	local t = Buf.h[key]
+	if not t then return end
+	local add, rem = {}, {}
+	for field, value in pairs(t) do
+		if value then
+			local n = #add
+			add[n + 1], add[n + 2] = field, value
+		else
+			rem[#rem + 1] = field
+		end
+	end
+	many('HDEL', key, rem)
+	many('HSET', key, add)
+	Buf.h[key] = nil
+end
+
 function Buf.flush()
 	for key in pairs(Buf.z) do Buf.one(key) end
-	for key, t in pairs(Buf.h) do
-		local add, rem = {}, {}
-		for field, value in pairs(t) do
-			if value then
-				local n = #add
-				add[n + 1], add[n + 2] = field, value
-			else
-				rem[#rem + 1] = field
-			end
-		end
-		many('HDEL', key, rem)
-		many('HSET', key, add)
-	end
-	Buf.z, Buf.h = {}, {}
+	for key in pairs(Buf.h) do Buf.hash(key) end
 	Buf.drop()
 end
 
