@@ -81,6 +81,7 @@ func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait boo
 	if r.Remote {
 		member = ""
 	}
+	got.Asked = time.Now()
 	var tickets []jobstate.Ticket
 	o := &op{size: 64 + 32*r.Max, class: journal.Settle, claims: true, free: true, decide: func(now jobstate.Now) {
 		tickets, got.More = b.s.ClaimAny(&b.w, now, r, member)

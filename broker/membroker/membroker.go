@@ -180,6 +180,7 @@ func (b *Broker) claim(ctx context.Context, r *broker.ClaimRequest, wait time.Du
 		return got, nil, err
 	}
 	defer b.mu.Unlock()
+	got.Asked = time.Now()
 	var tickets []jobstate.Ticket
 	b.commit(func(now jobstate.Now) {
 		member := b.name
