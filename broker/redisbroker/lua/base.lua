@@ -126,6 +126,10 @@ end
 -- str packs a string behind its length.
 local function str(s) return pack('>I4', #s) .. s end
 
+-- less compares the packed numbers that two strings begin with, of six bytes: `<`
+-- compares strings as the server's locale would sort words.
+local function less(x, y) return (unpack_('>I6', x)) < (unpack_('>I6', y)) end
+
 -- top returns the score and the member of the first of a sorted set, or nil.
 local function top(key)
 	local r = call('ZRANGE', key, 0, 0, 'WITHSCORES')

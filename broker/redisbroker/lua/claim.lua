@@ -134,7 +134,7 @@ local function first(l, n, at, sq)
 	local r, members = call('ZRANGE', l.key, 0, n - 1, 'WITHSCORES'), {}
 	for i = 1, #r, 2 do
 		local m, place = r[i], tonumber(r[i + 1])
-		if i > 1 and (place > at or place == at and sub(m, 1, 6) > sq) then break end
+		if i > 1 and (place > at or place == at and less(sq, m)) then break end
 		members[#members + 1] = m
 	end
 	return members
