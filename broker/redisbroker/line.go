@@ -202,13 +202,15 @@ func (l *line) take(f *flight, patience time.Duration) (ctx context.Context, bat
 }
 
 // fit counts the calls, from the first one that waits, that the next run takes:
-// what one can, but no more than leave as many for the run after a run that is out.
+// what one can, but beside another leader's run no more than its share.
 func (l *line) fit() int {
-	out := 0
+	out, led := 0, 0
 	for _, f := range l.flights {
-		out += len(f.asks)
+		if f.led {
+			out, led = out+len(f.asks), led+1
+		}
 	}
-	share := (len(l.waiting) + out + len(l.flights) - 1) / len(l.flights)
+	share := (len(l.waiting) + out + led - 1) / led
 	most := l.key.script.most
 	if most == 0 {
 		most = mostWeight
