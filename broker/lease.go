@@ -32,7 +32,7 @@ type Claimed struct {
 	// Asked is a moment of this process's clock before which none of the leases
 	// was made, but by an earlier attempt of the same call: so a lease of which the
 	// caller learns late is known to be old. Zero: when the call began.
-	Asked time.Time
+	Asked time.Time `json:"-"`
 }
 
 // Lease is the time-bounded right to run one job.

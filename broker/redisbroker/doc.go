@@ -32,7 +32,7 @@
 // registry has the name * in the place of a queue. Behind that stands
 //
 //	c              string  the configuration and the kept numbers (lua/queue.lua); its first byte is the format
-//	I              list    the inbox: time and call of plain jobs that are not taken in yet (lua/plain.lua)
+//	I              list    the inbox: times and calls of plain jobs that are not taken in yet (lua/plain.lua)
 //	0              -       never there: with c it makes a server refuse a script while the slot moves
 //	m              channel wake-ups; that of the registry: events for those who watch
 //	j ID           string  a job's record: header of 84 bytes, tenant, group, ext, body (lua/job.lua)

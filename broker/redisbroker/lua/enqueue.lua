@@ -2,19 +2,11 @@
 -- Call: call id, flags (1: the answer has to be remembered whole, 2: plain jobs),
 -- number of jobs, jobs. A plain job is ready at once, has a new id and nothing but
 -- task, attempts and body: id, task, the last 16 bytes of its header with the body.
--- Answer: status; for each job how (0 added, 1 existing, 2 differs) and id.
+-- Answer: status, and that alone when all were added under the ids that the caller
+-- gave; for each job how (0 added, 1 existing, 2 differs) and id.
 -- It writes KEYS[1], j, and n, l, o, h, r, L1, L2, d0, d1, s0, s1, K, U, T, t, q, i.
 
 local WHOLE, SIMPLE = 1, 2
-
-local function answered(s, jobs)
-	if #s == 1 then -- all were added under the ids that the caller gave
-		local out = { OK }
-		for k, n in ipairs(jobs) do out[k + 1] = '\0' .. n.id end
-		return table.concat(out)
-	end
-	return s
-end
 
 -- plain unpacks plain jobs as others are unpacked.
 local function plain(arg, i, count)
@@ -34,30 +26,27 @@ end
 
 -- quick adds plain jobs.
 local function quick(arg, i, count)
-	local out = { OK }
-	for k = 1, count do
+	for _ = 1, count do
 		local id, task, rest
 		id, task, rest, i = unpack_('>c16I2c0I4c0', arg, i)
 		Plain.add(id, task, rest)
-		out[k + 1] = '\0' .. id
 	end
 	Plain.write()
-	return table.concat(out)
 end
 
 local function enqueue(arg)
 	local id, flags, count, i = unpack_('>c16BI4', arg)
 	local was = Calls.get(id)
+	if was then return was end
 	local simple = band(flags, SIMPLE) ~= 0
-	if simple and not was and count > 0 and not Q.is(CAPS) and Q.watch <= Q.now then
+	if simple and count > 0 and not Q.is(CAPS) and Q.watch <= Q.now then
 		Q.promote(200)
-		local answer = quick(arg, i, count)
+		quick(arg, i, count)
 		Calls.keep(id, OK)
-		return answer
+		return OK
 	end
 	local jobs
 	if simple then jobs = plain(arg, i, count) else jobs = Add.list(arg, i, count) end
-	if was then return answered(was, jobs) end
 	Q.promote(200)
 	local bad = Add.members(jobs)
 	if bad then return bad end
@@ -69,8 +58,8 @@ local function enqueue(arg)
 		out[k + 1] = string.char(how) .. job
 		short = short and how == 0
 	end
-	local answer = table.concat(out)
-	Calls.keep(id, short and OK or answer)
+	local answer = short and OK or table.concat(out)
+	Calls.keep(id, answer)
 	return answer
 end
 

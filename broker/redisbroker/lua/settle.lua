@@ -2,7 +2,8 @@
 -- Call: call id, number; for each: id, token, kind, delay µs, whether it has a
 -- result, result, error text, number of follow-ups; for each of these a call id,
 -- the queue ("" for this one) and the job.
--- Answer: status; for each: code (0 taken place, 1 not found, 2 lost), state,
+-- Answer: status, and that alone when all were acks that took place and had no more
+-- to say; for each: code (0 taken place, 1 not found, 2 lost), state,
 -- number of follow-ups; for each of these how (0 to 2 as enqueue has it, 3: it is
 -- in the outbox under its number, for another queue), id, call id, number.
 -- It writes what a job's end writes: see life.lua; and O, the outbox.
@@ -120,7 +121,7 @@ end
 local function settle(arg)
 	local id, n, i = unpack_('>c16I4', arg)
 	local was = Calls.get(id)
-	if was then return was == OK and OK .. string.rep(DONE_AT_ONCE, n) or was end
+	if was then return was end
 	Q.promote(100)
 	local plain = not Q.is(RETAINS) and Q.watch <= Q.now and Q.await <= Q.now
 	local list = {}
@@ -141,9 +142,9 @@ local function settle(arg)
 	many('ZREM', P .. 'L3', acked.listed)
 	many('ZREM', P .. 'e', acked.ids)
 	many('HDEL', P .. 'w', acked.ids)
-	local all = OK .. table.concat(out)
-	Calls.keep(id, #acked.ids == n and OK or all)
-	return all
+	local answer = #acked.ids == n and OK or OK .. table.concat(out)
+	Calls.keep(id, answer)
+	return answer
 end
 
 return run(settle)
