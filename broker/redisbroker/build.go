@@ -132,12 +132,13 @@ func join(parts []string, source func(part string) string) string {
 		"define()\nlocal function main()\n" + last + "end\nreturn main()\n"
 }
 
-// fast is what a script tries before it defines its parts, "" for most.
+// fast is what a script tries before it defines its parts, "" for most. It sets
+// early, the answers: the script ends with them when no more is to be done.
 func (b *builder) fast(name string, source func(part string) string) string {
 	if name != "enqueue" {
 		return ""
 	}
 	text := b.part(source("fast"), none)
 	head, rest, _ := strings.Cut(text, "\n") // short names, which the clock needs, too
-	return "local early\ndo\n" + head + "\n" + b.part(source("time"), none) + rest + "local full\nearly, full = fast()\nif early and not full then return early end\nend\n"
+	return "local early\ndo\n" + head + "\n" + b.part(source("time"), none) + rest + "local more\nearly, more = fast()\nif early and not more then return early end\nend\n"
 }
