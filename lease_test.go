@@ -119,7 +119,7 @@ func (l lateBroker) Claim(ctx context.Context, c broker.Call, r broker.ClaimRequ
 		got.Asked = time.Time{}
 	}
 	if len(got.Leases) > 0 && l.once.CompareAndSwap(false, true) {
-		time.Sleep(l.late)
+		sleepCtx(ctx, l.late)
 	}
 	return got, err
 }
