@@ -265,4 +265,3 @@ func TestServeStopsWhileClaimsWait(t *testing.T) {
 		t.Errorf("answered %s", got)
 	}
 }
-
