@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -263,5 +264,25 @@ func TestServeStopsWhileClaimsWait(t *testing.T) {
 	stopped(t, cmd)
 	if got := <-answered; !strings.Contains(got, `200{"leases":[]}`) && !strings.Contains(got, "closed") {
 		t.Errorf("answered %s", got)
+	}
+}
+
+func TestServeDeliversAQueueToAURL(t *testing.T) {
+	got := make(chan string, 1)
+	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		got <- fmt.Sprint(string(b), r.Header.Get("webhook-signature") != "", err)
+	}))
+	defer target.Close()
+	t.Setenv("SPOOL_TEST_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	s := newTool(t)
+	_, cmd := s.serving("--config", s.file("c.json", `{"push":[{"queue":"hooks","url":"`+target.URL+`","secret_env":"SPOOL_TEST_SECRET","allow_private":true}]}`))
+	s.enqueue("order.paid", `{"n":  1}`, "--queue", "hooks")
+	if is := <-got; is != `{"n":  1}true<nil>` {
+		t.Errorf("delivered %s", is)
+	}
+	stopped(t, cmd)
+	if out := s.ok("stats"); !strings.Contains(out, "hooks") {
+		t.Errorf("stats: %s", out)
 	}
 }

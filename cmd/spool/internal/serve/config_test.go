@@ -43,6 +43,9 @@ func TestAConfigurationThatCannotBeIsRefusedWithItsField(t *testing.T) {
 		{"a credential without a hash", `{"credentials":[{"name":"a","hash":"","scopes":["read"]}]}`, `credentials[0] ("a"): hash is not`},
 		{"a credential without scopes", `{"credentials":[{"name":"a","hash":"` + hash + `","scopes":[]}]}`, "allows nothing"},
 		{"an unknown scope", `{"credentials":[{"name":"a","hash":"` + hash + `","scopes":["admin"]}]}`, `scope "admin" is unknown`},
+		{"a target without a queue", `{"push":[{"queue":"","url":"https://example.com"}]}`, "push[0]: queue is missing"},
+		{"a target of two", `{"push":[{"queue":"q","url":"https://a.example"},{"queue":"q","url":"https://b.example"}]}`, "push[1]: there are two of the name push-q"},
+		{"a secret that is nowhere", `{"push":[{"queue":"q","url":"https://a.example","secret_env":"SPOOL_TEST_NOTHING"}]}`, "push[0]: secret_env: the variable SPOOL_TEST_NOTHING is not set"},
 		{"no JSON", `addr = 1`, "is not JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
