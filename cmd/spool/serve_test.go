@@ -271,14 +271,14 @@ func TestServeDeliversAQueueToAURL(t *testing.T) {
 	got := make(chan string, 1)
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
-		got <- fmt.Sprint(string(b), r.Header.Get("webhook-signature") != "", err)
+		got <- fmt.Sprintf("%s %v %v", b, r.Header.Get("webhook-signature") != "", err)
 	}))
 	defer target.Close()
 	t.Setenv("SPOOL_TEST_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	s := newTool(t)
 	_, cmd := s.serving("--config", s.file("c.json", `{"push":[{"queue":"hooks","url":"`+target.URL+`","secret_env":"SPOOL_TEST_SECRET","allow_private":true}]}`))
 	s.enqueue("order.paid", `{"n":  1}`, "--queue", "hooks")
-	if is := <-got; is != `{"n":  1}true<nil>` {
+	if is := <-got; is != `{"n":  1} true <nil>` {
 		t.Errorf("delivered %s", is)
 	}
 	stopped(t, cmd)
