@@ -239,6 +239,19 @@ func TestTheExamplesInOtherLanguages(t *testing.T) {
 	}
 }
 
+func TestAWholeLifeWithCurl(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Fatalf("%v: .ci/languages installs it", err)
+	}
+	s := newTool(t)
+	url, cmd := s.serving()
+	out, err := exec.Command("sh", filepath.Join("..", "..", "examples", "http", "life.sh"), url).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `{"sent": true}`) || !strings.HasSuffix(string(out), "# done\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	stopped(t, cmd)
+}
+
 // A request that waits is answered when the server stops.
 func TestServeStopsWhileClaimsWait(t *testing.T) {
 	s := newTool(t)
