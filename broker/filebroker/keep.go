@@ -241,7 +241,7 @@ func (b *handle) due(patience float64) (bool, error) {
 		return false, nil
 	}
 	if full {
-		if b.log.ReserveBytes() < b.checkpointBytes() {
+		if b.log.ReserveBytes() < b.checkpointBytes()*3/4 {
 			return false, nil
 		}
 		uses := b.s.Uses()

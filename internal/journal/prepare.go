@@ -86,9 +86,9 @@ func (l *Log) Prepare() error {
 		return err
 	}
 	defer l.prepUnlock()
-	err = l.prepareSegments()
-	if err == nil || errors.Is(err, ErrDiskFull) { // a checkpoint makes room for segments
-		err = errors.Join(err, l.prepareReserve())
+	err = l.prepareReserve(l.Full()) // first: a checkpoint makes room for segments
+	if err == nil || errors.Is(err, ErrDiskFull) {
+		err = errors.Join(err, l.prepareSegments())
 	}
 	if end, ok := l.control.pos(ctlEnd); ok && err == nil && nearlyFull(end, l.sizeOf(end.Segment)) && l.Durable().Before(end) {
 		_, err = l.Sync()
@@ -143,12 +143,16 @@ func (l *Log) Expect(bytes int64) { l.control.store(ctlExpect, uint64(max(bytes,
 // reserveMost bounds RESERVE when nobody knows how large a checkpoint would be.
 const reserveMost = 16 << 20
 
-// reserveSize is the size that the next checkpoint may have.
-func (l *Log) reserveSize() int64 {
+// reserveSize is the size that the next checkpoint may have, with room for more
+// unless it is to be tight.
+func (l *Log) reserveSize(tight bool) int64 {
 	last, since, want := l.CheckpointBytes(l.Current().Checkpoint), l.LogBytes(), l.o.FirstSegmentBytes
 	expect := max(last+last/8, min(last+since/4, reserveMost))
 	if told := l.control.load(ctlExpect); told > 0 {
 		expect = int64(min(told, uint64(last+since))) // it holds no more than these do
+	}
+	if tight {
+		return max(expect, min(extendBy, want))
 	}
 	for want < expect {
 		want *= 2
@@ -165,9 +169,10 @@ func (l *Log) ReserveBytes() int64 {
 	return info.Size
 }
 
-// prepareReserve keeps RESERVE at the size that the next checkpoint may have.
-func (l *Log) prepareReserve() error {
-	want := l.reserveSize()
+// prepareReserve keeps RESERVE at the size that the next checkpoint may have; a
+// tight one leaves what room there is on a full disk to settlements.
+func (l *Log) prepareReserve(tight bool) error {
+	want := l.reserveSize(tight)
 	// One that is far too large goes: the store was large once.
 	if info, err := l.sys.Stat(join(l.dir, reserveName)); err == nil && info.Regular && info.Size >= want && info.Size <= 2*want {
 		return nil
