@@ -61,6 +61,9 @@ func (b *handle) letGo() {
 		}
 		b.report("look whether files were dropped", b.keepUp())
 		if b.log.Full() {
+			end := b.log.Pos()
+			b.keeper.still.Store(end == b.keeper.end)
+			b.keeper.end = end
 			b.keeper.poke(false) // what has ended meanwhile may make room
 		}
 		now := b.log.Current().Generation
@@ -130,8 +133,10 @@ func (b *handle) probe() {
 // keeper is what wakes the compactor of a handle.
 type keeper struct {
 	segment atomic.Uint64
-	wake    chan bool // whether this handle itself made the log grow
-	vain    int       // jobs when a compaction of a full disk was of little use; 0: none was; guarded by handle.mu
+	wake    chan bool   // whether this handle itself made the log grow
+	end     journal.Pos // when letGo last looked at a full disk
+	still   atomic.Bool // and that had not moved: nobody needs the reserve just now
+	vain    int         // jobs when a compaction of a full disk was of little use; 0: none was; guarded by handle.mu
 }
 
 // grew wakes the compactor when the log has gone on in another segment.
@@ -225,7 +230,8 @@ const (
 // could do no better then. On a full disk, where it takes a segment of the
 // reserve, the checkpoint has to fit; there it is worth its while, too, when it
 // frees an eighth without moving anything. Whether there is room to move the rest
-// only trying tells: not again before a quarter of the jobs are gone.
+// only trying tells: while nobody needs the reserve, and not again before a quarter
+// of the jobs are gone.
 func (b *handle) due(patience float64) (bool, error) {
 	_, used, err := b.size()
 	if err != nil {
@@ -248,7 +254,7 @@ func (b *handle) due(patience float64) (bool, error) {
 		if b.log.Unused(func(f journal.FileID) bool { return uses[uint32(f)] != nil }) >= used/8 {
 			return true, nil
 		}
-		if n := b.keeper.vain; n > 0 && b.s.Len() > n-n/4 {
+		if n := b.keeper.vain; !b.keeper.still.Load() || n > 0 && b.s.Len() > n-n/4 {
 			return false, nil
 		}
 	}

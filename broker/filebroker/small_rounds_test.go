@@ -33,6 +33,8 @@ func TestASmallDiskThatWasFilledIsDrainedAndFilledAgain(t *testing.T) {
 		_, err := producer.Enqueue(context.Background(), broker.NewCall(), "q", jobs)
 		return err
 	}
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
 	// within repeats what fails, as long as there is progress now and then.
 	within := func(what string, try func() (progress, done bool, err error)) {
 		t.Helper()
@@ -46,7 +48,7 @@ func TestASmallDiskThatWasFilledIsDrainedAndFilledAgain(t *testing.T) {
 			} else if time.Since(since) > patience {
 				t.Fatalf("%s: nothing for %v: %v; %d KiB are used", what, patience, err, diskUse(t, dir)>>10)
 			} else {
-				time.Sleep(20 * time.Millisecond)
+				<-poll.C
 			}
 		}
 	}

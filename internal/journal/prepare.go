@@ -86,9 +86,18 @@ func (l *Log) Prepare() error {
 		return err
 	}
 	defer l.prepUnlock()
-	err = l.prepareReserve(l.Full()) // first: a checkpoint makes room for segments
+	end, _ := l.control.pos(ctlEnd)
+	idle := end == l.lastEnd
+	l.lastEnd = end
+	if !l.Full() {
+		err = l.prepareReserve(false)
+	}
 	if err == nil || errors.Is(err, ErrDiskFull) {
 		err = errors.Join(err, l.prepareSegments())
+	}
+	if l.Full() && (err == nil || idle && errors.Is(err, ErrDiskFull)) {
+		// A checkpoint makes room for segments; settlements go first.
+		err = errors.Join(err, l.prepareReserve(true))
 	}
 	if end, ok := l.control.pos(ctlEnd); ok && err == nil && nearlyFull(end, l.sizeOf(end.Segment)) && l.Durable().Before(end) {
 		_, err = l.Sync()
