@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/journal"
 )
 
@@ -42,7 +43,7 @@ func (b *handle) prepare() {
 }
 
 // letGoEvery is how often a handle looks whether it has files open that a
-// compaction dropped.
+// compaction dropped, and whether one may make room on a full disk.
 const letGoEvery = 5 * time.Second
 
 // letGo closes such files, which take their room on the disk until then: nothing
@@ -59,6 +60,12 @@ func (b *handle) letGo() {
 			return
 		}
 		b.report("look whether files were dropped", b.keepUp())
+		if b.log.Full() {
+			end := b.log.Pos()
+			b.keeper.still.Store(end == b.keeper.end)
+			b.keeper.end = end
+			b.keeper.poke(false) // what has ended meanwhile may make room
+		}
 		now := b.log.Current().Generation
 		if now != done {
 			b.log.LetGo()
@@ -126,7 +133,10 @@ func (b *handle) probe() {
 // keeper is what wakes the compactor of a handle.
 type keeper struct {
 	segment atomic.Uint64
-	wake    chan bool // whether this handle itself made the log grow
+	wake    chan bool   // whether this handle itself made the log grow
+	end     journal.Pos // when letGo last looked at a full disk
+	still   atomic.Bool // and that had not moved: nobody needs the reserve just now
+	vain    int         // jobs when a compaction of a full disk was of little use; 0: none was; guarded by handle.mu
 }
 
 // grew wakes the compactor when the log has gone on in another segment.
@@ -156,6 +166,7 @@ func (b *handle) compactor() {
 			if b.log.Poisoned() != nil {
 				return
 			}
+			b.expect()
 			patience := 1.0
 			if own {
 				patience = 1.5
@@ -164,14 +175,40 @@ func (b *handle) compactor() {
 			if due && err == nil {
 				var c Compacted
 				c, err = b.Compact(b.life)
+				b.noteUse(&c, err)
 				b.slg.Debug("compacted the store", "checkpoint", c.Checkpoint, "used before", c.UsedBefore, "used after", c.UsedAfter)
 			}
-			if b.life.Err() == nil {
+			if b.life.Err() == nil && !(b.log.Full() && errors.Is(err, broker.ErrFull)) {
 				b.report("compact the store", err)
 			}
 		case <-b.closed:
 			return
 		}
+	}
+}
+
+// expect says how large the next checkpoint may be.
+func (b *handle) expect() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.s != nil {
+		b.log.Expect(b.checkpointBytes())
+	}
+}
+
+// checkpointBytes is about what a checkpoint takes of the jobs that there are:
+// 21 bytes for one that waits and has neither key nor tenant, and some to spare.
+// mu is held.
+func (b *handle) checkpointBytes() int64 { return int64(b.s.Len()) * 32 }
+
+// noteUse keeps in mind whether a compaction was of use on a full disk. One that
+// was not has taken a segment of the reserve.
+func (b *handle) noteUse(c *Compacted, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.keeper.vain = 0
+	if b.log.Full() && b.s != nil && (err != nil || c.UsedAfter > c.UsedBefore-c.UsedBefore/8) {
+		b.keeper.vain = b.s.Len()
 	}
 }
 
@@ -191,14 +228,17 @@ const (
 // due reports whether a compaction is worth its while: what is dead outweighs
 // what is live, and the log has grown by an eighth since the last one, which
 // could do no better then. On a full disk, where it takes a segment of the
-// reserve, it has to free an eighth at least.
+// reserve, the checkpoint has to fit; there it is worth its while, too, when it
+// frees an eighth without moving anything. Whether there is room to move the rest
+// only trying tells: while nobody needs the reserve, and not again before a quarter
+// of the jobs are gone.
 func (b *handle) due(patience float64) (bool, error) {
 	_, used, err := b.size()
-	if err != nil || b.log.LogBytes() < used/8 {
+	if err != nil {
 		return false, err
 	}
 	full := b.log.Full()
-	if !full && float64(used) < patience*compactFrom {
+	if !full && (float64(used) < patience*compactFrom || b.log.LogBytes() < used/8) {
 		return false, nil
 	}
 	b.mu.Lock()
@@ -207,8 +247,16 @@ func (b *handle) due(patience float64) (bool, error) {
 		return false, nil
 	}
 	if full {
+		if b.log.ReserveBytes() < b.checkpointBytes()*3/4 {
+			return false, nil
+		}
 		uses := b.s.Uses()
-		return b.log.Unused(func(f journal.FileID) bool { return uses[uint32(f)] != nil }) >= used/8, nil
+		if b.log.Unused(func(f journal.FileID) bool { return uses[uint32(f)] != nil }) >= used/8 {
+			return true, nil
+		}
+		if n := b.keeper.vain; !b.keeper.still.Load() || n > 0 && b.s.Len() > n-n/4 {
+			return false, nil
+		}
 	}
 	return float64(used) > 2*patience*float64(b.live()), nil
 }

@@ -66,8 +66,8 @@ func (w *checkpointWriter) flush() {
 // WriteCheckpoint writes checkpoint n, the state at the start of segment n+1:
 // durable under its name when nil is returned, in use once Flip has named it.
 // n must be sealed and larger than the current checkpoint; COMPACT is held.
-// write may be called a second time, from the start: when the disk is full,
-// the checkpoint goes into the room that RESERVE keeps.
+// write may be called again, from the start: when the disk is full, the
+// checkpoint goes into the room that RESERVE keeps.
 func (l *Log) WriteCheckpoint(n uint64, write func(io.Writer) error) error {
 	if !l.compact.Load() {
 		return ErrNotLocked
@@ -86,7 +86,7 @@ func (l *Log) WriteCheckpoint(n uint64, write func(io.Writer) error) error {
 	err = l.fillCheckpoint(tmp, os.O_TRUNC, foot, write)
 	if noSpace(err) {
 		l.askPrepare(true)
-		if rerr := l.sys.Rename(join(l.dir, reserveName), tmp); rerr == nil {
+		if l.fitsReserve(tmp, write) && l.sys.Rename(join(l.dir, reserveName), tmp) == nil {
 			err = l.fillCheckpoint(tmp, 0, foot, write)
 		}
 	}
@@ -100,6 +100,32 @@ func (l *Log) WriteCheckpoint(n uint64, write func(io.Writer) error) error {
 		return fmt.Errorf("write checkpoint %d: %w", n, err)
 	}
 	return nil
+}
+
+// fitsReserve reports whether a checkpoint that there was no room for fits where
+// RESERVE and what was written of it lie: else RESERVE is kept for a smaller one.
+func (l *Log) fitsReserve(tmp string, write func(io.Writer) error) bool {
+	var n counter
+	if write(&n) != nil {
+		return false
+	}
+	need := sideHeader + int64(n) + (int64(n)/maxBlock+1)*blockHeader + sideFooter
+	for _, path := range [...]string{tmp, join(l.dir, reserveName)} {
+		info, err := l.sys.Stat(path)
+		if err != nil {
+			return false
+		}
+		need -= info.Size
+	}
+	return need <= 0
+}
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
 }
 
 // footerFor is the footer of a checkpoint at the end of segment n, without the

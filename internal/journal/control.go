@@ -37,6 +37,7 @@ const (
 	ctlPoison     = 24 // flagSet: poisoned
 	ctlFull       = 25 // flagSet: the reserve is missing
 	ctlGeneration = 26 // that of CURRENT
+	ctlExpect     = 27 // how large the next checkpoint may become, see Expect
 	ctlClock      = 32 // the caller's, see SetClock
 	ctlClockCheck = 33
 

@@ -79,6 +79,7 @@ type Log struct {
 	poisoned atomic.Pointer[poison]
 	broken   atomic.Bool // this handle itself was told of a failure
 	prepare  chan struct{}
+	lastEnd  Pos          // of the log at the last Prepare; under PREP
 	lastAsk  atomic.Int64 // when PrepareWanted last fired for a full disk
 }
 

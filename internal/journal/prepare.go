@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 )
 
@@ -85,9 +86,18 @@ func (l *Log) Prepare() error {
 		return err
 	}
 	defer l.prepUnlock()
-	err = l.prepareSegments()
-	if err == nil {
-		err = l.prepareReserve()
+	end, _ := l.control.pos(ctlEnd)
+	idle := end == l.lastEnd
+	l.lastEnd = end
+	if !l.Full() {
+		err = l.prepareReserve(false)
+	}
+	if err == nil || errors.Is(err, ErrDiskFull) {
+		err = errors.Join(err, l.prepareSegments())
+	}
+	if l.Full() && (err == nil || idle && errors.Is(err, ErrDiskFull)) {
+		// A checkpoint makes room for segments; settlements go first.
+		err = errors.Join(err, l.prepareReserve(true))
 	}
 	if end, ok := l.control.pos(ctlEnd); ok && err == nil && nearlyFull(end, l.sizeOf(end.Segment)) && l.Durable().Before(end) {
 		err = l.Sync()
@@ -111,7 +121,12 @@ func (l *Log) prepareSegments() error {
 		if there {
 			continue
 		}
-		if err := l.createSegment(n, nil, l.nextSize()); err != nil {
+		want, least := l.nextSizes()
+		err = l.createSegment(n, nil, want)
+		if want > least && errors.Is(err, ErrDiskFull) {
+			err = l.createSegment(n, nil, least)
+		}
+		if err != nil {
 			return err
 		}
 		k = 0 // the log may have gone on meanwhile
@@ -129,16 +144,44 @@ func (l *Log) active() uint64 {
 	return n
 }
 
-// prepareReserve keeps RESERVE at the size that the next checkpoint may have.
-func (l *Log) prepareReserve() error {
-	want := l.o.FirstSegmentBytes
-	if n := l.Current().Checkpoint; n > 0 {
-		info, err := l.sys.Stat(join(l.dir, checkpointName(n)))
-		if err != nil {
-			return nil // flipped meanwhile; the next Prepare knows
-		}
-		want = max(want, info.Size+info.Size/8)
+// Expect tells every handle about how many bytes the next checkpoint may have:
+// RESERVE is to hold that. Where nobody does, it holds a quarter of the log since
+// the last one, within reason.
+func (l *Log) Expect(bytes int64) { l.control.store(ctlExpect, uint64(max(bytes, 1))) }
+
+// reserveMost bounds RESERVE when nobody knows how large a checkpoint would be.
+const reserveMost = 16 << 20
+
+// reserveSize is the size that the next checkpoint may have, with room for more
+// unless it is to be tight.
+func (l *Log) reserveSize(tight bool) int64 {
+	last, since, want := l.CheckpointBytes(l.Current().Checkpoint), l.LogBytes(), l.o.FirstSegmentBytes
+	expect := max(last+last/8, min(last+since/4, reserveMost))
+	if told := l.control.load(ctlExpect); told > 0 {
+		expect = int64(min(told, uint64(last+since))) // it holds no more than these do
 	}
+	if tight {
+		return max(expect, min(extendBy, want))
+	}
+	for want < expect {
+		want *= 2
+	}
+	return want
+}
+
+// ReserveBytes is how much room there is for a checkpoint on a full disk.
+func (l *Log) ReserveBytes() int64 {
+	info, err := l.sys.Stat(join(l.dir, reserveName))
+	if err != nil {
+		return 0
+	}
+	return info.Size
+}
+
+// prepareReserve keeps RESERVE at the size that the next checkpoint may have; a
+// tight one leaves what room there is on a full disk to settlements.
+func (l *Log) prepareReserve(tight bool) error {
+	want := l.reserveSize(tight)
 	// One that is far too large goes: the store was large once.
 	if info, err := l.sys.Stat(join(l.dir, reserveName)); err == nil && info.Regular && info.Size >= want && info.Size <= 2*want {
 		return nil
@@ -154,4 +197,18 @@ func (l *Log) prepareReserve() error {
 		return fmt.Errorf("reserve room for a checkpoint: %w", diskFull(err))
 	}
 	return nil
+}
+
+// lend takes a little room from RESERVE: for the end of a segment and the head of
+// the next.
+func (l *Log) lend() error {
+	f, err := l.sys.Open(join(l.dir, reserveName), os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	if err == nil {
+		err = f.Truncate(max(0, size-min(extendBy, size/4)))
+	}
+	return joinClose(err, f)
 }

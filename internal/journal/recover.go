@@ -165,7 +165,8 @@ func (l *Log) continueIn(n uint64) error {
 	r.put(b[headerSize:])
 	h := l.encode(&c, KindHead, b, l.carried())
 	l.files.drop(func(id FileID) bool { return id == SegmentFile(n) })
-	err := l.createSegment(n, b, l.nextSize())
+	want, _ := l.nextSizes()
+	err := l.createSegment(n, b, want)
 	if errors.Is(err, ErrDiskFull) {
 		err = l.createSegment(n, b, headSize)
 	}

@@ -132,7 +132,8 @@ func (l *Log) createNext() (bool, error) {
 
 // Seal seals the active segment now, begins the next and returns the sealed
 // number. LOCK must be held and the handle caught up. A segment that holds
-// nothing but its head is sealed too. What was prepared larger than suits a
+// nothing but its head is sealed too. On a full disk RESERVE gives the room for
+// that, since the checkpoint to come makes more. What was prepared larger than suits a
 // store of needed bytes, and the rate of the log, is cut down.
 func (l *Log) Seal(needed int64) (uint64, error) {
 	if !l.mayWrite() {
@@ -151,6 +152,9 @@ func (l *Log) Seal(needed int64) (uint64, error) {
 	}
 	if ahead == 0 {
 		made, err := l.createNext()
+		if errors.Is(err, ErrDiskFull) && l.lend() == nil {
+			made, err = l.createNext()
+		}
 		if err != nil {
 			return 0, fmt.Errorf("seal segment %d: %w", n, err)
 		}
