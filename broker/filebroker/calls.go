@@ -17,14 +17,19 @@ var noContext = context.Background()
 // recordBytes is about what a job's record takes beside its payload.
 const recordBytes = 160
 
+// failureAdds is about what a checkpoint says more of a job that was run, and is
+// not done and gone.
+const failureAdds = 96
+
 // Enqueue is Broker.Enqueue.
 func (b *handle) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs []broker.NewJob) (answers []broker.Enqueued, err error) {
-	size := 0
+	size, adds := 0, int64(0)
 	for i := range jobs {
 		size += jobs[i].Size() + recordBytes
+		adds += jobstate.Adds(&jobs[i])
 	}
 	newOp := func() *op {
-		o := &op{size: size, class: journal.Enqueue}
+		o := &op{size: size, adds: adds, class: journal.Enqueue}
 		o.decide = func(now jobstate.Now) { answers, o.err = b.s.Enqueue(&b.w, now, queue, jobs) }
 		return o
 	}
@@ -47,15 +52,19 @@ func (b *handle) Settle(ctx context.Context, _ broker.Call, list []broker.Settle
 	if err := jobstate.CheckSettle(list); err != nil {
 		return nil, err
 	}
-	size := 0
+	size, adds := 0, int64(0)
 	for i := range list {
+		if list[i].Kind != broker.Ack || len(list[i].Result) > 0 {
+			adds += failureAdds
+		}
 		size += recordBytes/2 + len(list[i].Result) + min(len(list[i].Error), broker.MaxErrorBytes)
 		for k := range list[i].FollowUps {
 			size += list[i].FollowUps[k].Job.Size() + recordBytes
+			adds += jobstate.Adds(&list[i].FollowUps[k].Job)
 		}
 	}
 	answers := make([]broker.Settled, len(list))
-	err := b.do(ctx, &op{size: size, class: journal.Settle, decide: func(now jobstate.Now) {
+	err := b.do(ctx, &op{size: size, adds: adds, class: journal.Settle, decide: func(now jobstate.Now) {
 		for i := range list {
 			answers[i] = b.s.Settle(&b.w, now, &list[i])
 		}

@@ -217,7 +217,7 @@ func (b *handle) commitStateful(ops []*op) (wait waits, err error) {
 	if b.w.Count() == 0 {
 		return wait, nil
 	}
-	if err := b.append(); err != nil {
+	if err := b.append(adds(ops)); err != nil {
 		return nobody, err
 	}
 	if b.s.EpochNumber() != epoch {
@@ -243,6 +243,7 @@ func (b *handle) decide(ops []*op, now jobstate.Now) (fresh bool) {
 	}
 	b.s.Upkeep(&b.w, now, maxUpkeep, b.alive)
 	for _, o := range ops {
+		o.decided = true
 		o.decide(now)
 	}
 	return fresh || leases && b.sys.Monotonic() < youngBoot
@@ -291,6 +292,9 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 		}
 	}
 	err := b.log.Reserve(size, class)
+	if err == nil && class == journal.Enqueue {
+		err = b.log.Cover(adds(ops))
+	}
 	if !errors.Is(err, journal.ErrDiskFull) || class != journal.Enqueue {
 		return ops, err
 	}
@@ -307,10 +311,18 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 	return rest, b.log.Reserve(size, journal.Settle)
 }
 
+// adds is by how much ops make a checkpoint larger at most.
+func adds(ops []*op) (n int64) {
+	for _, o := range ops {
+		n += o.adds
+	}
+	return n
+}
+
 // append writes the frame. When that fails the state is ahead of the log, and
 // is built anew from it.
-func (b *handle) append() error {
-	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.EpochNumber(), Stateful: b.s.Binds()})
+func (b *handle) append(adds int64) error {
+	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.EpochNumber(), Stateful: b.s.Binds(), Adds: adds})
 	if err != nil {
 		b.ring.take()
 		return errors.Join(err, b.reload())

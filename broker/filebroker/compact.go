@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
 )
@@ -44,6 +42,7 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 	}
 	for more := true; more && err == nil; {
 		more, err = b.compactOnce(ctx, &c)
+		b.claimRoom()
 	}
 	if err == nil {
 		c.BytesAfter, c.UsedAfter, err = b.size()
@@ -75,6 +74,11 @@ func (b *handle) compactOnce(ctx context.Context, c *Compacted) (more bool, err 
 		return false, err
 	}
 	c.Checkpoint, c.Jobs = sealed, s.Len()
+	giveBack, err := b.lendReserve(ctx, s)
+	defer func() { giveBack() }()
+	if err != nil {
+		return false, err
+	}
 	moved, more, err := b.evacuate(ctx, s, sealed)
 	if err == nil {
 		err = b.flip(s, sealed)
@@ -144,28 +148,16 @@ func (b *handle) catchUpWithCurrent() error {
 	return nil
 }
 
-// sealTries is how often a compaction waits, 5 ms each, for the one who is just
-// preparing the next segment.
-const sealTries = 2000
-
 // seal ends the active segment, so that a checkpoint can stand at its end.
-func (b *handle) seal(ctx context.Context) (uint64, error) {
+func (b *handle) seal(ctx context.Context) (n uint64, err error) {
 	if err := b.log.Sync(); err != nil {
 		return 0, err
 	}
-	for try := 0; ; try++ {
-		n, err := b.sealNow(ctx)
-		if !errors.Is(err, journal.ErrBusy) || try == sealTries {
-			return n, err
-		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-b.closed:
-			return 0, broker.ErrClosed
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	err = b.unlessBusy(ctx, func() error {
+		n, err = b.sealNow(ctx)
+		return err
+	})
+	return n, err
 }
 
 func (b *handle) sealNow(ctx context.Context) (uint64, error) {

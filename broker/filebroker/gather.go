@@ -2,6 +2,7 @@ package filebroker
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -17,10 +18,12 @@ type op struct {
 	// stateless does the same without the state, where nothing binds; nil when
 	// the call needs the state.
 	stateless func(now jobstate.Now)
-	size      int // about how many bytes it will write
+	size      int   // about how many bytes it will write
+	adds      int64 // by how much a checkpoint becomes larger at most
 	class     journal.Class
 	claims    bool   // hands out leases: needs an epoch
 	free      bool   // its answer does not wait for a sync
+	decided   bool   // its decide was called
 	after     func() // called under LOCK when the frame has been appended; may be nil
 	state     atomic.Uint32
 	err       error
@@ -180,7 +183,13 @@ func (b *handle) do(ctx context.Context, o *op) error {
 			return err
 		}
 	}
-	return b.submit(ctx, o)
+	err := b.submit(ctx, o)
+	for try := 0; try < roomTries && !o.decided && o.class == journal.Settle && errors.Is(err, broker.ErrFull) && b.makeRoom(ctx); try++ {
+		o.state.Store(opWaiting)
+		o.err = nil
+		err = b.submit(ctx, o)
+	}
+	return err
 }
 
 // submit is do for one who knows that the state is there, or not needed.

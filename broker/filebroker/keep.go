@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/journal"
 )
 
@@ -61,10 +60,7 @@ func (b *handle) letGo() {
 		}
 		b.report("look whether files were dropped", b.keepUp())
 		if b.log.Full() {
-			end := b.log.Pos()
-			b.keeper.still.Store(end == b.keeper.end)
-			b.keeper.end = end
-			b.keeper.poke(false) // what has ended meanwhile may make room
+			b.keeper.poke(false)
 		}
 		now := b.log.Current().Generation
 		if now != done {
@@ -133,11 +129,21 @@ func (b *handle) probe() {
 // keeper is what wakes the compactor of a handle.
 type keeper struct {
 	segment atomic.Uint64
-	wake    chan bool   // whether this handle itself made the log grow
-	end     journal.Pos // when letGo last looked at a full disk
-	still   atomic.Bool // and that had not moved: nobody needs the reserve just now
-	vain    int         // jobs when a compaction of a full disk was of little use; 0: none was; guarded by handle.mu
+	wake    chan bool    // whether this handle itself made the log grow
+	vainAt  atomic.Int64 // when a compaction for room failed, monotonic
+	vain    vain
 }
+
+// vain is when a compaction of a full disk was of little use, and how many jobs
+// there were. It belongs to compactor.
+type vain struct {
+	at   time.Duration // monotonic; 0: none was
+	jobs int
+}
+
+// vainFor is how long none is tried again after such a one, unless a quarter of
+// the jobs go meanwhile.
+const vainFor = time.Minute
 
 // grew wakes the compactor when the log has gone on in another segment.
 func (b *handle) grew() {
@@ -166,20 +172,20 @@ func (b *handle) compactor() {
 			if b.log.Poisoned() != nil {
 				return
 			}
-			b.expect()
 			patience := 1.0
 			if own {
 				patience = 1.5
 			}
 			due, err := b.due(patience)
+			whole := !b.log.SealedSince()
 			if due && err == nil {
 				var c Compacted
 				c, err = b.Compact(b.life)
-				b.noteUse(&c, err)
+				b.noteUse(&c, whole, err)
 				b.slg.Debug("compacted the store", "checkpoint", c.Checkpoint, "used before", c.UsedBefore, "used after", c.UsedAfter)
 			}
-			if b.life.Err() == nil && !(b.log.Full() && errors.Is(err, broker.ErrFull)) {
-				b.report("compact the store", err)
+			if b.life.Err() == nil {
+				b.report("compact the store", unlessFull(err))
 			}
 		case <-b.closed:
 			return
@@ -187,28 +193,20 @@ func (b *handle) compactor() {
 	}
 }
 
-// expect says how large the next checkpoint may be.
-func (b *handle) expect() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.s != nil {
-		b.log.Expect(b.checkpointBytes())
-	}
-}
-
-// checkpointBytes is about what a checkpoint takes of the jobs that there are:
-// 21 bytes for one that waits and has neither key nor tenant, and some to spare.
-// mu is held.
-func (b *handle) checkpointBytes() int64 { return int64(b.s.Len()) * 32 }
-
 // noteUse keeps in mind whether a compaction was of use on a full disk. One that
-// was not has taken a segment of the reserve.
-func (b *handle) noteUse(c *Compacted, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.keeper.vain = 0
-	if b.log.Full() && b.s != nil && (err != nil || c.UsedAfter > c.UsedBefore-c.UsedBefore/8) {
-		b.keeper.vain = b.s.Len()
+// took only what was sealed before, not the whole log, is followed by another.
+func (b *handle) noteUse(c *Compacted, whole bool, err error) {
+	b.keeper.vain = vain{}
+	switch {
+	case !b.log.Full():
+	case err != nil || whole && c.UsedAfter > c.UsedBefore-c.UsedBefore/8:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.s != nil {
+			b.keeper.vain = vain{max(b.sys.Monotonic(), 1), b.s.Len()}
+		}
+	case !whole && c.Checkpoint > 0:
+		b.keeper.poke(false)
 	}
 }
 
@@ -223,15 +221,15 @@ const (
 	compactFrom = 32 << 20
 	// liveBytes is about what a job takes in a checkpoint, beside its payload.
 	liveBytes = 40
+	// A checkpoint takes no more than that, as a rule, beside what was added since
+	// the last: for what is said once, and for each job.
+	roomOfState = 64 << 10
+	roomOfJob   = 512
 )
 
 // due reports whether a compaction is worth its while: what is dead outweighs
 // what is live, and the log has grown by an eighth since the last one, which
-// could do no better then. On a full disk, where it takes a segment of the
-// reserve, the checkpoint has to fit; there it is worth its while, too, when it
-// frees an eighth without moving anything. Whether there is room to move the rest
-// only trying tells: while nobody needs the reserve, and not again before a quarter
-// of the jobs are gone.
+// could do no better then.
 func (b *handle) due(patience float64) (bool, error) {
 	_, used, err := b.size()
 	if err != nil {
@@ -243,22 +241,22 @@ func (b *handle) due(patience float64) (bool, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.s == nil {
+	switch {
+	case b.s == nil:
 		return false, nil
-	}
-	if full {
-		if b.log.ReserveBytes() < b.checkpointBytes()*3/4 {
-			return false, nil
-		}
-		uses := b.s.Uses()
-		if b.log.Unused(func(f journal.FileID) bool { return uses[uint32(f)] != nil }) >= used/8 {
-			return true, nil
-		}
-		if n := b.keeper.vain; !b.keeper.still.Load() || n > 0 && b.s.Len() > n-n/4 {
-			return false, nil
-		}
+	case full:
+		return b.dueOnFull(used), nil
 	}
 	return float64(used) > 2*patience*float64(b.live()), nil
+}
+
+// dueOnFull is due on a full disk: when settlements went on in another segment,
+// and while an eighth is dead. mu is held.
+func (b *handle) dueOnFull(used int64) bool {
+	if v := b.keeper.vain; v.at != 0 && b.sys.Monotonic()-v.at < vainFor && 4*b.s.Len() >= 3*v.jobs {
+		return false
+	}
+	return b.log.SealedSince() && b.log.Ahead() < 2 || used-b.live() >= used/8
 }
 
 // live is about how much a store needs for the jobs that there are; mu is held.

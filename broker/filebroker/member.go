@@ -109,7 +109,23 @@ func (b *handle) recover() error {
 	b.lossy = b.log.Poisoned() != nil
 	b.log.ClearClock() // the frame that it rests on may be lost
 	b.lazy.spare = true
-	return b.load(func() error { return b.log.Recover(b.apply) })
+	if err := b.load(func() error { return b.log.Recover(b.apply) }); err != nil {
+		return err
+	}
+	return b.expect()
+}
+
+// expect says how large a checkpoint would be, where nobody knows since the
+// machine was started. LOCK and mu are held.
+func (b *handle) expect() error {
+	if b.log.StateKnown() {
+		return nil
+	}
+	size, err := checkpointSize(b.s)
+	if err == nil {
+		b.log.Expect(size)
+	}
+	return err
 }
 
 // load builds the state from the checkpoint and what read hands out after it.

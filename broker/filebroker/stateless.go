@@ -34,7 +34,7 @@ func (b *handle) commitStateless(ops []*op) (wait waits, err error) {
 		return nobody, nil
 	}
 	epoch, _ := b.log.Last()
-	if _, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: epoch}); err != nil {
+	if _, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: epoch, Adds: adds(ops)}); err != nil {
 		b.ring.take()
 		return nobody, err
 	}

@@ -83,12 +83,15 @@ func (l *Log) WriteCheckpoint(n uint64, write func(io.Writer) error) error {
 		return fmt.Errorf("write checkpoint %d: %w", n, err)
 	}
 	tmp := join(l.dir, checkpointName(n)+".tmp")
-	err = l.fillCheckpoint(tmp, os.O_TRUNC, foot, write)
-	if noSpace(err) {
+	full := l.Full()
+	if !full {
+		err = l.fillCheckpoint(tmp, os.O_TRUNC, foot, write)
+		full = noSpace(err)
+	}
+	if full {
+		l.setFull(true)
 		l.askPrepare(true)
-		if l.fitsReserve(tmp, write) && l.sys.Rename(join(l.dir, reserveName), tmp) == nil {
-			err = l.fillCheckpoint(tmp, 0, foot, write)
-		}
+		err = l.intoReserve(tmp, foot, write)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("write checkpoint %d: %w", n, diskFull(err)), l.removeIfThere(tmp))
@@ -100,32 +103,6 @@ func (l *Log) WriteCheckpoint(n uint64, write func(io.Writer) error) error {
 		return fmt.Errorf("write checkpoint %d: %w", n, err)
 	}
 	return nil
-}
-
-// fitsReserve reports whether a checkpoint that there was no room for fits where
-// RESERVE and what was written of it lie: else RESERVE is kept for a smaller one.
-func (l *Log) fitsReserve(tmp string, write func(io.Writer) error) bool {
-	var n counter
-	if write(&n) != nil {
-		return false
-	}
-	need := sideHeader + int64(n) + (int64(n)/maxBlock+1)*blockHeader + sideFooter
-	for _, path := range [...]string{tmp, join(l.dir, reserveName)} {
-		info, err := l.sys.Stat(path)
-		if err != nil {
-			return false
-		}
-		need -= info.Size
-	}
-	return need <= 0
-}
-
-// counter counts what is written to it.
-type counter int64
-
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
-	return len(p), nil
 }
 
 // footerFor is the footer of a checkpoint at the end of segment n, without the
@@ -217,6 +194,7 @@ func (l *Log) commit(next Current) error {
 	l.curMu.Lock()
 	l.cur = next
 	l.curMu.Unlock()
+	l.flipped(next.Checkpoint)
 	return nil
 }
 
@@ -275,12 +253,14 @@ func (l *Log) Drop(keep func(FileID) bool) (removed int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("drop files: %w", err)
 	}
-	prep, err := l.tryPrep()
-	if err != nil {
-		return 0, fmt.Errorf("drop files: %w", err)
-	}
-	if prep {
-		defer l.prepUnlock()
+	prep := l.lent
+	if !prep {
+		if prep, err = l.tryPrep(); err != nil {
+			return 0, fmt.Errorf("drop files: %w", err)
+		}
+		if prep {
+			defer l.prepUnlock()
+		}
 	}
 	if err := l.syncDir(); err != nil { // who flipped may have died before
 		return 0, fmt.Errorf("drop files: %w", err)

@@ -37,7 +37,10 @@ const (
 	ctlPoison     = 24 // flagSet: poisoned
 	ctlFull       = 25 // flagSet: the reserve is missing
 	ctlGeneration = 26 // that of CURRENT
-	ctlExpect     = 27 // how large the next checkpoint may become, see Expect
+	ctlAdded      = 27 // bytes of state that were added, from addedFrom on, see Cover; 0: not known
+	ctlBase       = 28 // how many of these are gone again
+	ctlMark       = 29 // ctlAdded when the active segment was begun
+	ctlCover      = 30 // up to which ctlAdded RESERVE is large enough
 	ctlClock      = 32 // the caller's, see SetClock
 	ctlClockCheck = 33
 

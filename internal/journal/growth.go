@@ -48,7 +48,7 @@ func (l *Log) least(used int64) int64 {
 }
 
 // nextSizes are the size of the next segment that is prepared, by how much the
-// store holds, and how fast the one before the active was filled; and the size
+// store holds and how fast the one before the active was filled; and the size
 // without the latter, for a disk that has no room for that.
 func (l *Log) nextSizes() (want, least int64) {
 	least = l.o.FirstSegmentBytes

@@ -79,7 +79,9 @@ type Log struct {
 	poisoned atomic.Pointer[poison]
 	broken   atomic.Bool // this handle itself was told of a failure
 	prepare  chan struct{}
-	lastEnd  Pos          // of the log at the last Prepare; under PREP
+	lent     bool         // this handle holds PREP for a compaction, see Lend; under COMPACT
+	sealed   uint64       // what Seal returned last; under COMPACT
+	sealMark uint64       // and ctlAdded at its end
 	lastAsk  atomic.Int64 // when PrepareWanted last fired for a full disk
 }
 

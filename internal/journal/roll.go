@@ -49,11 +49,10 @@ func (l *Log) rollFor(n int, class Class) error {
 // extendBy is how far a segment is extended at least.
 const extendBy = 64 << 10
 
-// extend makes sure that the active segment has room for an Enqueue's frame of n
-// bytes and the end record after it: else a full disk would keep the segment
-// from being sealed, and so everybody from the reserve. A settlement does not
-// ask: whatever room is left is for it.
-func (l *Log) extend(n int) error {
+// extend makes sure that the active segment has room for a frame of n bytes and
+// the end record after it: else a full disk would keep the segment from being
+// sealed, and so everybody from the reserve. On a full disk RESERVE comes first.
+func (l *Log) extend(n int, class Class) error {
 	segment := l.at.pos.Segment
 	need := l.at.pos.Offset + frameSize(n) + l.endSpace()
 	if l.roomOf == segment && need <= l.room {
@@ -72,8 +71,15 @@ func (l *Log) extend(n int) error {
 	if need <= size {
 		return nil
 	}
+	if class == Settle && l.Full() && l.reserveBytes() == 0 {
+		return fmt.Errorf("extend segment %d: %w: first there has to be room for a checkpoint", segment, ErrDiskFull)
+	}
 	more := max(need-size, min(extendBy, l.o.FirstSegmentBytes/4))
 	_, err = f.WriteAt(make([]byte, more), size)
+	if noSpace(err) && class == Settle && more > need-size {
+		more = need - size
+		_, err = f.WriteAt(make([]byte, more), size)
+	}
 	if noSpace(err) {
 		l.setFull(true)
 		l.askPrepare(true)
@@ -132,9 +138,11 @@ func (l *Log) createNext() (bool, error) {
 
 // Seal seals the active segment now, begins the next and returns the sealed
 // number. LOCK must be held and the handle caught up. A segment that holds
-// nothing but its head is sealed too. On a full disk RESERVE gives the room for
-// that, since the checkpoint to come makes more. What was prepared larger than suits a
-// store of needed bytes, and the rate of the log, is cut down.
+// nothing but its head is sealed too. On a full disk, where there are few segments
+// to go on in, it returns the last sealed one as long as that is in no checkpoint,
+// and seals nothing; and without one to go on in, RESERVE gives the room. What was
+// prepared larger than suits a store of needed bytes, and the rate of the log, is
+// cut down.
 func (l *Log) Seal(needed int64) (uint64, error) {
 	if !l.mayWrite() {
 		return 0, ErrNotLocked
@@ -143,6 +151,9 @@ func (l *Log) Seal(needed int64) (uint64, error) {
 		return 0, err
 	}
 	n := l.at.pos.Segment
+	if l.Full() && n > l.Current().Checkpoint+1 {
+		return l.noteSealed(n - 1), nil
+	}
 	ahead, err := l.preparedAhead()
 	if err != nil {
 		return 0, fmt.Errorf("seal segment %d: %w", n, err)
@@ -152,7 +163,7 @@ func (l *Log) Seal(needed int64) (uint64, error) {
 	}
 	if ahead == 0 {
 		made, err := l.createNext()
-		if errors.Is(err, ErrDiskFull) && l.lend() == nil {
+		if errors.Is(err, ErrDiskFull) && l.lend(l.stateBytes()) == nil {
 			made, err = l.createNext()
 		}
 		if err != nil {
@@ -165,7 +176,17 @@ func (l *Log) Seal(needed int64) (uint64, error) {
 	if err := l.trimAhead(needed); err != nil {
 		return 0, fmt.Errorf("seal segment %d: %w", n, err)
 	}
-	return n, l.roll()
+	if err := l.roll(); err != nil {
+		return 0, err
+	}
+	return l.noteSealed(n), nil
+}
+
+// noteSealed keeps in mind how large the state may have been at the end of the
+// segment before the active one. LOCK and COMPACT are held.
+func (l *Log) noteSealed(n uint64) uint64 {
+	l.sealed, l.sealMark = n, l.control.load(ctlMark)
+	return n
 }
 
 // roll seals the active segment and writes the head of the next, which exists.
@@ -201,6 +222,7 @@ func (l *Log) roll() error {
 	l.trimSealed(f, end)
 	l.publish()
 	l.own()
+	l.control.store(ctlMark, l.control.load(ctlAdded))
 	l.began.Store(l.at.pos.Segment)
 	l.askPrepare(false)
 	return nil

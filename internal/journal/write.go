@@ -17,6 +17,7 @@ type FrameHeader struct {
 	Count    int // records in the body
 	Epoch    uint32
 	Stateful bool
+	Adds     int64 // bytes that a checkpoint becomes larger by at most, see Cover; not written
 }
 
 // maxKept is how large a buffer is kept for the next frame.
@@ -55,8 +56,8 @@ func (l *Log) Reserve(n int, class Class) error {
 			return err
 		}
 	}
-	if class == Enqueue {
-		if err := l.extend(n); err != nil {
+	if class == Enqueue || l.Full() {
+		if err := l.extend(n, class); err != nil {
 			return err
 		}
 	}
@@ -125,6 +126,7 @@ func (l *Log) Append(body []byte, h FrameHeader) (next Pos, err error) {
 		return Pos{}, fmt.Errorf("append frame: %w", err)
 	}
 	defer l.files.put(f)
+	l.added(h.Adds)
 	l.control.store(ctlFlight, pack(l.at.pos))
 	if err := l.writeFrame(f, KindData, l.space(body), h); err != nil {
 		return Pos{}, fmt.Errorf("append frame: %w", err)
