@@ -292,6 +292,9 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 		}
 	}
 	err := b.log.Reserve(size, class)
+	if class == journal.Settle && errors.Is(err, journal.ErrDiskFull) && slices.ContainsFunc(ops, func(o *op) bool { return o.scrapes }) {
+		return ops, nil // the frame may be smaller than was said
+	}
 	if err == nil && class == journal.Enqueue {
 		err = b.log.Cover(adds(ops))
 	}

@@ -27,9 +27,6 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 	if err := b.want(ctx); err != nil {
 		return c, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(b.life, cancel)()
 	b.wg.Add(1)
 	defer b.wg.Done()
 	ok, err := b.log.TryCompactLock()
@@ -37,6 +34,14 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 		return c, public(err)
 	}
 	defer b.log.CompactUnlock()
+	return b.compactLocked(ctx)
+}
+
+// compactLocked is Compact with COMPACT held, which Close waits for.
+func (b *handle) compactLocked(ctx context.Context) (c Compacted, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
 	if c.BytesBefore, c.UsedBefore, err = b.size(); err != nil {
 		return c, public(err)
 	}

@@ -363,16 +363,19 @@ func TestAFullDiskDrainsToEmpty(t *testing.T) {
 	}
 }
 
-// TestBeyondTheReserveSettlingStopsAndGoesOnWithRoom: the reserve is finite.
-// What was acknowledged stays, the rest is worked off later.
+// TestBeyondTheReserveSettlingStopsAndGoesOnWithRoom: the reserve is finite where
+// another takes whatever a compaction frees. What was acknowledged stays, the rest
+// is worked off later.
 func TestBeyondTheReserveSettlingStopsAndGoesOnWithRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newFullDisk(t, 12_000, 0, 900)
+		d.m.Inject(func(crashfs.Op) error { d.m.SetDiskBytes(d.m.Used()); return nil })
 		first, err := workOff(t, d.b, "q", 1)
 		if !errors.Is(err, broker.ErrFull) || first == d.n {
 			t.Fatalf("after %d of %d jobs: %v", first, d.n, err)
 		}
 		d.refuses()
+		d.m.Inject(nil)
 		d.m.SetDiskBytes(0)
 		time.Sleep(time.Minute) // a lease that could not be settled runs out
 		rest, err := workOff(t, d.peer, "q", 100)

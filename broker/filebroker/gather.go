@@ -24,6 +24,7 @@ type op struct {
 	claims    bool   // hands out leases: needs an epoch
 	free      bool   // its answer does not wait for a sync
 	decided   bool   // its decide was called
+	scrapes   bool   // takes whatever room is left on a full disk
 	after     func() // called under LOCK when the frame has been appended; may be nil
 	state     atomic.Uint32
 	err       error
@@ -175,7 +176,7 @@ func (g *gather) close() {
 }
 
 // do puts o into the next commit, once the state is there if it needs that, and
-// waits for its outcome. A caller whose context ends before o was decided
+// waits for its outcome; on a full disk, unless it is an enqueue, also for room. A caller whose context ends before o was decided
 // leaves, and nothing changes.
 func (b *handle) do(ctx context.Context, o *op) error {
 	if o.stateless == nil {
@@ -184,7 +185,9 @@ func (b *handle) do(ctx context.Context, o *op) error {
 		}
 	}
 	err := b.submit(ctx, o)
-	for try := 0; try < roomTries && !o.decided && o.class == journal.Settle && errors.Is(err, broker.ErrFull) && b.makeRoom(ctx); try++ {
+	refused := func() bool { return errors.Is(err, broker.ErrFull) && o.class == journal.Settle && !o.decided }
+	for try := 0; refused() && !o.scrapes; try++ {
+		o.scrapes = try == roomTries || !b.makeRoom(ctx)
 		o.state.Store(opWaiting)
 		o.err = nil
 		err = b.submit(ctx, o)

@@ -27,22 +27,26 @@ const (
 // says whether there was one: a call that is no enqueue has found no room. It does
 // not try again at once after one that was in vain.
 func (b *handle) makeRoom(ctx context.Context) bool {
-	now := b.sys.Monotonic()
-	if at := b.keeper.vainAt.Load(); at != 0 && now-time.Duration(at) < fullRetry {
+	since := b.sys.Monotonic()
+	if at := b.keeper.vainAt.Load(); at != 0 && since-time.Duration(at) < fullRetry {
 		return false
 	}
+	b.wg.Add(1)
+	defer b.wg.Done()
 	before := b.log.Current().Generation
-	for {
-		c, err := b.Compact(ctx)
-		switch {
-		case err != nil:
+	for b.sys.Monotonic()-since < roomWait {
+		ok, err := b.log.TryCompactLock()
+		if ok {
+			if !b.log.GenerationChanged() && b.log.Current().Generation == before {
+				_, err = b.compactLocked(ctx)
+			}
+			b.log.CompactUnlock()
+		}
+		if err != nil {
 			b.keeper.vainAt.Store(int64(b.sys.Monotonic()))
-			return false
-		case c.Checkpoint > 0 || b.log.GenerationChanged() || b.log.Current().Generation != before:
-			b.claimRoom()
-			return true
-		case b.sys.Monotonic()-now > roomWait:
-			return false
+		}
+		if ok || err != nil {
+			return err == nil
 		}
 		select {
 		case <-time.After(busyWait):
@@ -52,6 +56,7 @@ func (b *handle) makeRoom(ctx context.Context) bool {
 			return false
 		}
 	}
+	return false
 }
 
 // claimRoom prepares what there is room for again on a full disk, before anybody

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 )
 
 // A compaction is what makes room on a full disk, and takes some itself, before
@@ -111,7 +112,7 @@ func (l *Log) Cover(adds int64) error {
 func (l *Log) prepareReserve() error {
 	before := l.reserveBytes()
 	for more := true; more; {
-		if err := l.takeLock(true); err != nil {
+		if err := l.lockSoon(); err != nil {
 			return err
 		}
 		var err error
@@ -138,6 +139,20 @@ func (l *Log) prepareReserve() error {
 		return fmt.Errorf("reserve room for a checkpoint: %w", diskFull(err))
 	}
 	return nil
+}
+
+// lockEvery is how often lockSoon asks for LOCK.
+const lockEvery = time.Millisecond
+
+// lockSoon takes LOCK for a moment's work that nobody waits for: it goes in between
+// those who queue for it.
+func (l *Log) lockSoon() error {
+	for {
+		if ok, err := l.TryLock(); ok || err != nil {
+			return err
+		}
+		time.Sleep(lockEvery)
+	}
 }
 
 // growReserve brings RESERVE a step closer to the size for a state of adds bytes
@@ -212,7 +227,7 @@ func (l *Log) Lend(state int64) (giveBack func(), err error) {
 		l.lent = false
 		l.prepUnlock()
 	}
-	if err = l.takeLock(true); err == nil {
+	if err = l.lockSoon(); err == nil {
 		err = l.lend(state)
 		l.Unlock()
 	}
@@ -234,7 +249,7 @@ func (l *Log) intoReserve(tmp string, foot footer, write func(io.Writer) error) 
 	if l.reserveBytes() < need {
 		return l.fillCheckpoint(tmp, os.O_TRUNC, foot, write)
 	}
-	if err := l.takeLock(true); err != nil { // who has it may be about to enlarge RESERVE
+	if err := l.lockSoon(); err != nil { // who has it may be about to enlarge RESERVE
 		return err
 	}
 	l.control.store(ctlCover, 0)
