@@ -36,7 +36,7 @@ const (
 )
 
 // spareRoom is what RESERVE has for all but the checkpoint.
-func (l *Log) spareRoom() int64 { return l.o.FirstSegmentBytes / 2 }
+func (l *Log) spareRoom() int64 { return l.o.FirstSegmentBytes }
 
 // StateKnown reports whether the size of the state is known since the machine
 // started, and not guessed. LOCK is held.
@@ -159,7 +159,7 @@ func (l *Log) lockSoon() error {
 // more, and says whether that is not all. LOCK is held.
 func (l *Log) growReserve(adds int64) (more bool, err error) {
 	state, last := l.stateBytes()+adds, l.lastCheckpoint()
-	need := max(l.o.FirstSegmentBytes, max(state, 2*state-last)+l.spareRoom())
+	need := max(state, 2*state-last) + l.spareRoom()
 	f, err := l.sys.Open(join(l.dir, reserveName), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return false, fmt.Errorf("reserve room for a checkpoint: %w", diskFull(err))

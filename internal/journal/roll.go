@@ -91,6 +91,22 @@ func (l *Log) extend(n int, class Class) error {
 	return nil
 }
 
+// extendOrRoll is extend, but that a settlement goes to the next segment when one
+// is prepared and the disk has no room to extend this one, which was made small.
+func (l *Log) extendOrRoll(n int, class Class) error {
+	err := l.extend(n, class)
+	if class != Settle || !errors.Is(err, ErrDiskFull) {
+		return err
+	}
+	if ahead, aerr := l.preparedAhead(); aerr != nil || ahead == 0 {
+		return errors.Join(err, aerr)
+	}
+	if err := l.roll(); err != nil {
+		return err
+	}
+	return l.extend(n, class)
+}
+
 // growOn lets the active segment grow although it is far over its size,
 // because there is no room or no right to make the next one.
 func (l *Log) growOn(n int) error {

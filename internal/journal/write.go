@@ -57,7 +57,7 @@ func (l *Log) Reserve(n int, class Class) error {
 		}
 	}
 	if class == Enqueue || l.Full() {
-		if err := l.extend(n, class); err != nil {
+		if err := l.extendOrRoll(n, class); err != nil {
 			return err
 		}
 	}
