@@ -15,16 +15,20 @@ demo: ## Watch jobs survive kill -9, with a table at the end
 	$(GO) run ./cmd/spool demo
 
 .PHONY: test
-test: lint test-bench ## The fast loop: format, vet, linter, every test once (under 3 minutes)
-	$(GO) test -shuffle=on ./...
+test: redis lint test-bench ## The fast loop: format, vet, linter, tests (under 3 minutes; clusters, failovers and lost replies of Redis are left to make check)
+	$(GO) test -short -shuffle=on ./...
 
 .PHONY: test-bench
 test-bench: # the module that measures peers; it needs Linux, and no server and no C compiler for this
 	@[ "$$($(GO) env GOOS)" = linux ] || { echo "bench/ needs Linux: it is not tested here"; exit 0; }; \
 	cd bench && export CGO_ENABLED=0 && $(GO) vet ./... && $(GO) test -shuffle=on ./...
 
+.PHONY: redis
+redis: ## Install the Redis server that tests start, where there is none (Debian)
+	.ci/redis
+
 .PHONY: race
-race: ## Every test under the race detector (needs a C compiler)
+race: redis ## Every test under the race detector (needs a C compiler)
 	@command -v $${CC:-$$($(GO) env CC)} >/dev/null || { echo "make race: the race detector needs a C compiler (gcc or clang) and there is none; install gcc" >&2; exit 1; }
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 20m ./...
 
@@ -65,13 +69,18 @@ bench: ## Measure this machine, with the raw disk beside it (JSON)
 bench-peers: ## Measure spool beside its peers, 15 minutes; FLAGS=-quick: 3
 	bench/run.sh -page docs/performance.md $(FLAGS)
 
+.PHONY: bench-redis
+bench-redis: ## Measure spool on Redis beside asynq and the bare server, 4 minutes; FLAGS=-quick: 1
+	bench/run.sh -redis -page docs/performance.md $(FLAGS)
+
 .PHONY: torture
 torture: ## Kill processes at random for SECONDS=60 and compare all that was acknowledged
 	$(GO) run ./cmd/spool torture --seconds $(SECONDS)
 
 .PHONY: proof
-proof: ## Limits, schedules and shares with real processes, at full size (6 minutes)
-	$(GO) test -run '^TestProof' -count=1 -v -timeout 20m ./internal/proctest -full
+proof: ## Limits, schedules, shares and kills with real processes, of Redis too, and a million jobs there, at full size (16 minutes)
+	$(GO) test -run '^TestProof' -count=1 -v -timeout 40m ./internal/proctest -full
+	$(GO) test -run '^TestProof' -count=1 -v -timeout 20m ./broker/redisbroker -full
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME=10s

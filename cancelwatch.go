@@ -36,7 +36,7 @@ func (r *run) watchLoop() {
 		case e, ok := <-events:
 			if !ok {
 				events = nil
-			} else if e.Reason == broker.ReasonCancelAsked && r.holds(e.Queue, e.ID) {
+			} else if r.holds(e.Queue, e.ID) {
 				notify(r.beat)
 			}
 			continue
@@ -63,7 +63,7 @@ func (r *run) watchLoop() {
 
 func (r *run) watch() (<-chan broker.Event, context.CancelFunc) {
 	ctx, stop := context.WithCancel(r.ctx)
-	events, err := r.client.broker.Watch(ctx, Filter{States: []State{Leased}})
+	events, err := r.client.broker.Watch(ctx, Filter{Reason: broker.ReasonCancelAsked})
 	if r.ctx.Err() == nil {
 		r.fault("watch", err)
 	}

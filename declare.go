@@ -173,7 +173,7 @@ func (r *run) declare(ctx context.Context, own declaration) error {
 		change := broker.Change{Declare: true, Owner: r.cfg.Name, Set: set[queue], Start: last.id, Age: time.Since(last.started)}
 		err := r.client.Configure(ctx, queue, change)
 		if errors.Is(err, ErrConflict) {
-			r.log.Warn("a later start of this worker's name has declared the settings of the queue: they stay", "worker", r.cfg.Name, "queue", queue)
+			r.log.Info("a later start of this worker's name has declared the settings of the queue: they stay", "worker", r.cfg.Name, "queue", queue)
 		} else if err != nil {
 			return err
 		}

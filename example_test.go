@@ -14,6 +14,7 @@ import (
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/membroker"
+	"github.com/spoolq/spool/broker/redisbroker"
 	"github.com/spoolq/spool/cron"
 )
 
@@ -47,6 +48,17 @@ func Example() {
 	if err := w.Run(ctx); err != nil { // ctx done: finish what is running, give back the rest, return
 		log.Fatal(err)
 	}
+}
+
+// The same program on Redis, for several machines: another line opens the client.
+func Example_redis() {
+	ctx := context.Background()
+	b, err := redisbroker.Open(ctx, "redis://localhost:6379", redisbroker.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c := spool.New(b, spool.Config{}) // instead of spool.Open; nothing else changes
+	defer c.Close()
 }
 
 // openMemory stands for spool.Open in the examples that run as tests.

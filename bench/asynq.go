@@ -5,23 +5,20 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 )
 
 var asynqPeer = &peer{
 	name: "asynq", module: "github.com/hibiken/asynq", durability: "Redis appendfsync always: synced before every answer", server: "redis", fills: 35_000,
-	how: "over a unix socket, 64 connections; its server with its defaults",
-	open: func(at place, m mode) (queue, error) {
-		to := asynq.RedisClientOpt{Network: "unix", Addr: at.Addr["redis"], PoolSize: 80}
-		if m.fresh {
-			r := redis.NewClient(&redis.Options{Network: "unix", Addr: at.Addr["redis"]})
-			defer r.Close()
-			if err := r.FlushAll(context.Background()).Err(); err != nil {
-				return nil, err
-			}
-		}
-		return &asynqQueue{to, asynq.NewClient(to)}, nil
-	},
+	how:  "over a unix socket, 64 connections; its server with its defaults",
+	open: func(at place, m mode) (queue, error) { return openAsynq(at.Addr["redis"], m) },
+}
+
+func openAsynq(addr string, m mode) (queue, error) {
+	if err := emptyRedis(addr, m); err != nil {
+		return nil, err
+	}
+	to := asynq.RedisClientOpt{Network: "unix", Addr: addr, PoolSize: 80}
+	return &asynqQueue{to, asynq.NewClient(to)}, nil
 }
 
 type asynqQueue struct {

@@ -24,9 +24,15 @@ func drain() operation {
 			if err != nil {
 				return nil, err
 			}
+			if t.opened != nil {
+				t.opened()
+			}
 			jobs := t.atMost(t.scale.drain, drainFill)
 			if err := fill(t.ctx, q, jobs); err != nil {
 				return nil, err
+			}
+			if t.filled != nil {
+				t.filled(jobs)
 			}
 			r, err := t.drainAll(q, run, slots, jobs)
 			s := t.sample(name, r)

@@ -40,7 +40,7 @@ func exit(err error) {
 // options are the command line.
 type options struct {
 	peers, ops                   string
-	quick                        bool
+	quick, redis                 bool
 	scale                        scale
 	dir, lines, from, page       string
 	charts, schema, cpu, allocOf string
@@ -50,6 +50,7 @@ func (o *options) flags() {
 	flag.StringVar(&o.peers, "peers", "", "peers to measure, with commas between; all when it is empty")
 	flag.StringVar(&o.ops, "ops", "", "operations to measure, with commas between; all when it is empty")
 	flag.BoolVar(&o.quick, "quick", false, "one short run, and 100,000 waiting jobs where it is a million")
+	flag.BoolVar(&o.redis, "redis", false, "measure spool on Redis beside asynq and the bare server, with other peers and operations than without it")
 	flag.IntVar(&o.scale.runs, "runs", 0, "`number` of runs")
 	flag.DurationVar(&o.scale.limit, "time", 0, "`time` of one run of one operation")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "`directory` on the disk to measure; a new one is made in it, and removed")
@@ -104,7 +105,7 @@ func (o *options) run() error {
 
 // bench is what the flags choose.
 func (o *options) bench() (*bench, error) {
-	b := &bench{scale: fullScale, log: os.Stderr}
+	b := &bench{scale: fullScale, log: os.Stderr, noDisk: o.redis}
 	b.at.Schema = o.schema
 	if o.quick {
 		b.scale = quickScale
@@ -116,11 +117,20 @@ func (o *options) bench() (*bench, error) {
 		b.scale.limit = o.scale.limit
 	}
 	var err error
-	if b.peers, err = choose(peers, o.peers, func(p *peer) string { return p.name }); err != nil {
+	list, ops := o.all()
+	if b.peers, err = choose(list, o.peers, func(p *peer) string { return p.name }); err != nil {
 		return nil, err
 	}
-	b.ops, err = choose(operations(), o.ops, func(o operation) string { return o.name })
+	b.ops, err = choose(ops, o.ops, func(o operation) string { return o.name })
 	return b, err
+}
+
+// all is what there is to choose from.
+func (o *options) all() ([]*peer, []operation) {
+	if o.redis {
+		return redisPeers(), redisOperations()
+	}
+	return peers, operations()
 }
 
 // choose returns the named ones, or all.
@@ -184,16 +194,21 @@ func readLines(r io.Reader) (a about, all []sample, err error) {
 // show prints the table, and writes it and the charts where they are wanted.
 func (o *options) show(a about, samples []sample) error {
 	var rows []row
-	for _, op := range operations() {
+	_, ops := o.all()
+	for _, op := range ops {
 		rows = append(rows, op.rows...)
 	}
 	all := cells(rows, samples)
 	var table bytes.Buffer
-	writeTable(&table, a, all)
+	write, begin, end := writeTable, pageBegin, pageEnd
+	if o.redis {
+		write, begin, end = writeRedisTable, redisBegin, redisEnd
+	}
+	write(&table, a, all)
 	if _, err := os.Stdout.Write(table.Bytes()); err != nil {
 		return err
 	}
-	if o.charts != "" {
+	if o.charts != "" && !o.redis {
 		if err := drawCharts(o.charts, all); err != nil {
 			return err
 		}
@@ -205,7 +220,7 @@ func (o *options) show(a about, samples []sample) error {
 		fmt.Fprintf(os.Stderr, "%s is left as it was: this was not a whole run\n", o.page)
 		return nil
 	}
-	if err := rewriteFile(o.page, table.String()); err != nil {
+	if err := rewriteFile(o.page, table.String(), begin, end); err != nil || o.redis {
 		return err
 	}
 	return drawCharts(strings.TrimSuffix(o.page, ".md"), all)

@@ -21,6 +21,9 @@ type trial struct {
 	peer  *peer
 	at    place
 	scale scale
+
+	opened func()         // nil, or called when a drain has its empty queue,
+	filled func(jobs int) // and when so many jobs wait
 }
 
 // scale is how long and how large.
@@ -78,7 +81,8 @@ func (t *trial) atMost(n, seconds int) int {
 // sample turns a report into the sample of a row.
 func (t *trial) sample(row string, r report) sample {
 	s := sample{Row: row, Value: float64(r.Jobs) / r.Took.Seconds()}
-	if r.Jobs > 0 {
+	if n := float64(r.Jobs); r.Jobs > 0 {
+		s.Commands, s.Scripts, s.Server = float64(r.Commands)/n, float64(r.Scripts)/n, micros(r.ServerCPU)/n
 		s.CPU = micros(r.CPU) / float64(r.Jobs)
 		if r.Syncs > 0 {
 			perJob := float64(r.Syncs) / float64(r.Jobs)

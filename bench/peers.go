@@ -7,7 +7,7 @@ var peers = []*peer{
 }
 
 func findPeer(name string) *peer {
-	for _, p := range peers {
+	for _, p := range append(redisPeers(), peers...) {
 		if p.name == name {
 			return p
 		}

@@ -30,13 +30,15 @@ const (
 
 // report is what a child says at its end.
 type report struct {
-	Jobs   int
-	Took   time.Duration
-	CPU    time.Duration
-	Syncs  int64
-	First  time.Duration // from the open to the first job
-	Memory int64         // without that of an empty process, in bytes
-	Err    string
+	Jobs              int
+	Took              time.Duration
+	CPU               time.Duration
+	Syncs             int64
+	Commands, Scripts int64         // that a Redis server ran
+	ServerCPU         time.Duration // of one that says so; it is in CPU, too
+	First             time.Duration // from the open to the first job
+	Memory            int64         // without that of an empty process, in bytes
+	Err               string
 }
 
 // play is the whole of a child process.

@@ -21,12 +21,15 @@ type sample struct {
 	Run   int     `json:"run"`
 	Value float64 `json:"value"`
 	ceiling
-	CPU   float64  `json:"cpu_us,omitempty"` // per job, in microseconds, servers included
-	Syncs *float64 `json:"syncs,omitempty"`  // per job, of peers that count them
-	Share *float64 `json:"share,omitempty"`  // the least that a process did over the most
-	Jobs  int      `json:"jobs,omitempty"`   // of an operation that was made smaller for this peer
-	None  string   `json:"none,omitempty"`   // why the peer has no such operation
-	Fault string   `json:"fault,omitempty"`  // why there is no figure
+	CPU      float64  `json:"cpu_us,omitempty"`    // per job, in microseconds, servers included
+	Commands float64  `json:"commands,omitempty"`  // per job, that a Redis server ran, those in scripts, too
+	Scripts  float64  `json:"scripts,omitempty"`   // per job
+	Server   float64  `json:"server_us,omitempty"` // of CPU, what a Redis server used
+	Syncs    *float64 `json:"syncs,omitempty"`     // per job, of peers that count them
+	Share    *float64 `json:"share,omitempty"`     // the least that a process did over the most
+	Jobs     int      `json:"jobs,omitempty"`      // of an operation that was made smaller for this peer
+	None     string   `json:"none,omitempty"`      // why the peer has no such operation
+	Fault    string   `json:"fault,omitempty"`     // why there is no figure
 }
 
 // spread is a median and what lies around it.
@@ -55,16 +58,17 @@ func percentile(list []time.Duration, part float64) time.Duration {
 
 // cell is all runs of one row and one peer.
 type cell struct {
-	row         *row
-	peer        string
-	value       spread
-	ofZero      spread // the medians of each run's own ratio
-	ofGrow      spread
-	cpu         float64
-	syncs       *float64
-	share       *float64
-	jobs        int
-	none, fault string
+	row                       *row
+	peer                      string
+	value                     spread
+	ofZero                    spread // the medians of each run's own ratio
+	ofGrow                    spread
+	cpu                       float64
+	commands, scripts, server float64
+	syncs                     *float64
+	share                     *float64
+	jobs                      int
+	none, fault               string
 }
 
 // cells gathers samples, in the order of rows, and in each the best first.
@@ -93,13 +97,14 @@ func cells(rows []row, samples []sample) []cell {
 
 func newCell(r *row, peer string, list []sample) cell {
 	c := cell{row: r, peer: peer}
-	var values, zero, grow, cpu, syncs, shares []float64
+	var values, zero, grow, cpu, commands, scripts, server, syncs, shares []float64
 	for _, s := range list {
 		if c.jobs = max(c.jobs, s.Jobs); s.None != "" || s.Fault != "" {
 			c.none, c.fault = s.None, s.Fault
 			continue
 		}
 		values, cpu = append(values, s.Value), append(cpu, s.CPU)
+		commands, scripts, server = append(commands, s.Commands), append(scripts, s.Scripts), append(server, s.Server)
 		if s.Zero > 0 && s.Grow > 0 {
 			zero, grow = append(zero, s.Value/s.Zero), append(grow, s.Value/s.Grow)
 		}
@@ -111,6 +116,7 @@ func newCell(r *row, peer string, list []sample) cell {
 		}
 	}
 	c.value, c.ofZero, c.ofGrow, c.cpu = spreadOf(values), spreadOf(zero), spreadOf(grow), spreadOf(cpu).median
+	c.commands, c.scripts, c.server = spreadOf(commands).median, spreadOf(scripts).median, spreadOf(server).median
 	c.syncs, c.share = medianOf(syncs), medianOf(shares)
 	return c
 }

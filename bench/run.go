@@ -18,6 +18,7 @@ type bench struct {
 	missing map[string]error // servers that cannot be had
 	peers   []*peer
 	ops     []operation
+	noDisk  bool // the ceilings of the disk are not read: the bare server is one
 	scale   scale
 	lines   *json.Encoder // about, then each sample
 	log     io.Writer     // for who waits
@@ -71,7 +72,7 @@ func (b *bench) measure(ctx context.Context, d *disk, op *operation, p *peer) ([
 		return same(op, p, sample{Fault: "missing: " + err.Error()}), nil
 	}
 	var c ceiling
-	if batch := op.rows[0].batch; batch > 0 {
+	if batch := op.rows[0].batch; batch > 0 && !b.noDisk {
 		var err error
 		if c, err = d.read(batch); err != nil {
 			return nil, err

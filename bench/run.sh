@@ -8,12 +8,15 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 go=${GO:-go}
 
+redis=0 # whether a Redis server is all that is needed
+for arg in "$@"; do [[ $arg == -redis ]] && redis=1; done
+
 # packages by program, as Debian has them
 missing=()
 have() { command -v "$1" >/dev/null || compgen -G "$2" >/dev/null; }
 have redis-server '/usr/bin/redis-server' || missing+=(redis-server)
-have beanstalkd '/usr/bin/beanstalkd' || missing+=(beanstalkd)
-have postgres '/usr/lib/postgresql/*/bin/postgres' || missing+=(postgresql)
+((redis)) || have beanstalkd '/usr/bin/beanstalkd' || missing+=(beanstalkd)
+((redis)) || have postgres '/usr/lib/postgresql/*/bin/postgres' || missing+=(postgresql)
 "${CC:-cc}" --version >/dev/null 2>&1 || missing+=(gcc libc6-dev) # for the SQLite driver in C
 if ((${#missing[@]})); then
 	if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
@@ -30,7 +33,7 @@ trap 'rm -rf "$BENCH_BIN"' EXIT
 trap 'exit 1' INT TERM HUP # which comes to the line above
 echo "building; the first time it takes two minutes" >&2
 CGO_ENABLED=1 "$go" -C "$here" build -o "$BENCH_BIN/bench" .
-"$go" -C "$here" build -o "$BENCH_BIN/nats-server" github.com/nats-io/nats-server/v2 || echo "nats-server could not be built" >&2
+((redis)) || "$go" -C "$here" build -o "$BENCH_BIN/nats-server" github.com/nats-io/nats-server/v2 || echo "nats-server could not be built" >&2
 
 schema=$("$go" -C "$here" list -m -f '{{.Dir}}' maragu.dev/goqite)/schema_sqlite.sql
 # A signal to this shell goes on to the program, which stops its servers.

@@ -23,7 +23,8 @@ type server struct {
 	ready   func(s *server) error // it answers
 	addr    string                // for clients
 	end     syscall.Signal
-	as      *syscall.Credential // nil means who runs the benchmark
+	count   func(s *server) counts // nil when it says nothing of its work
+	as      *syscall.Credential    // nil means who runs the benchmark
 
 	dir string
 	cmd *exec.Cmd
@@ -114,6 +115,14 @@ func (s *server) cpu() time.Duration {
 		return 0
 	}
 	return treeCPU(s.cmd.Process.Pid)
+}
+
+// counts is what the server says of its work so far.
+func (s *server) counts() (c counts) {
+	if s == nil || s.count == nil {
+		return c
+	}
+	return s.count(s)
 }
 
 // versionText is what the program says of itself.

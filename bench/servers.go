@@ -18,9 +18,13 @@ import (
 // is in missing, with the reason.
 func startServers(dir string, need map[string]bool) (up map[string]*server, missing map[string]error) {
 	up, missing = map[string]*server{}, map[string]error{}
-	for name, make := range map[string]func(dir string) (*server, error){
+	makers := map[string]func(dir string) (*server, error){
 		"redis": redisServer, "beanstalkd": beanstalkdServer, "nats": natsServer, "postgres": postgresServer,
-	} {
+	}
+	for _, s := range redisSettings {
+		makers[s.server] = redisServerWith(s)
+	}
+	for name, make := range makers {
 		if !need[name] {
 			continue
 		}
@@ -41,7 +45,7 @@ func redisServer(dir string) (*server, error) {
 	program, err := find("redis-server")
 	return &server{
 		name: "redis", program: program, version: []string{"--version"}, dir: dir,
-		ready: redisReady, addr: dir + ".sock", end: syscall.SIGTERM,
+		ready: redisReady, addr: dir + ".sock", end: syscall.SIGTERM, count: readCounts,
 		args: func(s *server) []string {
 			return []string{"--port", "0", "--unixsocket", s.addr, "--dir", s.dir, "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no"}
 		},

@@ -57,7 +57,10 @@ func (q *spoolQueue) run(ctx context.Context, slots int, started func()) error {
 }
 
 func (q *spoolQueue) syncs() int64 {
-	return q.client.Broker().(*filebroker.Broker).Stats().Syncs.Load()
+	if b, ok := q.client.Broker().(*filebroker.Broker); ok {
+		return b.Stats().Syncs.Load()
+	}
+	return 0
 }
 
 func (q *spoolQueue) close() error { return q.client.Close() }

@@ -91,12 +91,12 @@ func TestFaultsAreNamedOnce(t *testing.T) {
 
 func TestRewriteReplacesOnlyWhatWasMeasured(t *testing.T) {
 	page := "before\n" + pageBegin + "old\n" + pageEnd + "after\n"
-	got, err := rewrite(page, "new")
+	got, err := rewrite(page, "new", pageBegin, pageEnd)
 	if want := "before\n" + pageBegin + "\nnew\n" + pageEnd + "after\n"; err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	for _, bad := range []string{"no place", pageBegin + "no end", pageEnd + pageBegin} {
-		if _, err := rewrite(bad, "new"); err == nil {
+		if _, err := rewrite(bad, "new", pageBegin, pageEnd); err == nil {
 			t.Errorf("%q was rewritten", bad)
 		}
 	}

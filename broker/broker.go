@@ -117,7 +117,7 @@ type Inspector interface {
 	Explain(ctx context.Context, r Ref) (Explanation, error)
 
 	// Watch returns events of jobs that f chooses (queue, ids, states, task,
-	// tenant, group), or of settings, from now on, from every client. That a
+	// tenant, group, reason), or of settings, from now on, from every client. That a
 	// setting changed is told within a second. The channel is closed when ctx
 	// ends or the broker is closed, and when what it knows of other clients is
 	// lost: then watch again. A slow reader misses events.

@@ -19,6 +19,9 @@ type Filter struct {
 	// Settings is for Watch alone: changes of settings, of Queue, in place of
 	// those of jobs. The other fields choose nothing then.
 	Settings bool `json:"settings,omitempty"`
+	// Reason is for Watch alone: one of the Reason constants, of the event. To
+	// watch for ReasonCancelAsked alone costs a store nothing that others notice.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Page is a part of a list.
@@ -67,7 +70,10 @@ type Step struct {
 type Count struct {
 	Queue  string `json:"queue"`
 	Task   string `json:"task"`
-	Paused bool   `json:"paused,omitempty"` // the queue is
+	Paused bool   `json:"paused,omitempty"` // the queue is, by an operator
+	// Moving says how the queue moves to or from another broker; "" means that it
+	// does not rest for that.
+	Moving string `json:"moving,omitempty"`
 
 	// Jobs there now, by state.
 	Scheduled int64 `json:"scheduled"`
@@ -152,6 +158,7 @@ const (
 	WhyLeased    = "leased"
 	WhyScheduled = "scheduled"
 	WhyPaused    = "paused"
+	WhyMoving    = "moving" // its queue moves to, or comes from, another broker
 	WhyNoWorker  = "no_worker"
 	WhyLimit     = "limit" // a limit on running jobs, or its ordered group
 	WhyRate      = "rate"
@@ -164,6 +171,9 @@ const (
 type Health struct {
 	Status HealthStatus `json:"status"`
 	Text   string       `json:"text"` // what is wrong and what to do; "" when healthy
+	// Detail is what a broker tells of itself for people, healthy or not: where
+	// its server is, how fast it answers, what it holds. "" when nothing.
+	Detail string `json:"detail,omitempty"`
 }
 
 // HealthStatus is a store's state.
@@ -175,4 +185,9 @@ const (
 	DiskFull HealthStatus = "full"     // enqueue is refused; claims and settlements go on
 	Poisoned HealthStatus = "poisoned" // a write failed: reads only, until it is reopened
 	Corrupt  HealthStatus = "corrupt"
+	// Unreachable: the server of the broker does not answer, or is not ready;
+	// calls wait for it and are repeated.
+	Unreachable HealthStatus = "unreachable"
+	// Degraded: it serves, and keeps less than it did or is about to fail.
+	Degraded HealthStatus = "degraded"
 )

@@ -67,4 +67,5 @@ const (
 	ReasonWorkerDied  = "worker_died"  // ready again: the process that held its lease ended
 	ReasonBatch       = "batch"        // ready: every member of its batch is final
 	ReasonCancelAsked = "cancel_asked" // leased: its worker is to stop
+	ReasonDuplicate   = "duplicate"    // cancelled: it came by a move, and another job held its key
 )

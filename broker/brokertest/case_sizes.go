@@ -68,7 +68,7 @@ var sizeRules = []rule{
 		n := caps.MaxBytes/len(text) + 1
 		var all []broker.Settlement
 		for len(all) < n {
-			f.addMany(min(n-len(all), 500))
+			f.addMany(min(n-len(all), 500, caps.MaxBatch))
 			for _, l := range f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, Max: 500, TTL: time.Hour}).Leases {
 				all = append(all, broker.Settlement{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Nack, Delay: time.Hour, Error: text + "and more, which is cut"})
 			}
@@ -91,7 +91,7 @@ var sizeRules = []rule{
 		f.wantErr("one follow-up too many", err, broker.ErrTooLarge)
 		want(f, "leased", f.count(queue, task).Leased, int64(n))
 		for len(all) > 0 {
-			part := all[:min(len(all), 500)]
+			part := all[:min(len(all), 500, caps.MaxBatch)]
 			all = all[len(part):]
 			answers, err := f.b.Settle(f.ctx, broker.NewCall(), part)
 			f.must("settle", err)
@@ -170,7 +170,7 @@ var sizeRules = []rule{
 		n := f.b.Caps().MaxBytes / (8 << 10)
 		var all []broker.Extension
 		for len(all) < n {
-			f.addMany(min(n-len(all), 500))
+			f.addMany(min(n-len(all), 500, f.b.Caps().MaxBatch))
 			for _, l := range f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, Max: 1000, TTL: time.Hour}).Leases {
 				x := broker.Extension{Ref: l.Job.Ref(), Token: l.Token}
 				for range 8 {

@@ -182,7 +182,7 @@ var explainRules = []rule{
 	{"a store that works is healthy", func(f *fixture) {
 		h, err := f.b.Health(f.ctx)
 		f.must("health", err)
-		want(f, "health", h, broker.Health{Status: broker.Healthy})
+		want(f, "health", broker.Health{Status: h.Status, Text: h.Text}, broker.Health{Status: broker.Healthy})
 	}},
 	{"a broker says what it is and what it keeps", func(f *fixture) {
 		c := f.b.Caps()
@@ -254,6 +254,7 @@ var watchRules = []rule{
 		all := f.watch(broker.Filter{})
 		byTask, byTenant := f.watch(broker.Filter{Task: "a"}), f.watch(broker.Filter{Tenant: "x"})
 		byGroup, byID := f.watch(broker.Filter{Group: "g"}), f.watch(broker.Filter{Queue: queue, IDs: []broker.ID{b.ID}})
+		byReason := f.watch(broker.Filter{Reason: broker.ReasonCancelAsked})
 		byState, other := f.watch(broker.Filter{States: []broker.State{broker.Leased}}), f.watch(broker.Filter{Queue: "other"})
 		f.add(queue, b, a)
 		rc := f.add("other", plain())[0]
@@ -266,6 +267,16 @@ var watchRules = []rule{
 		f.wantEvent(byID, rb, broker.Leased, "")
 		f.wantEvent(byState, rb, broker.Leased, "")
 		f.wantEvent(other, rc, broker.Ready, "")
+		f.command(broker.CancelJobs)
+		f.wantEvent(byReason, rb, broker.Leased, broker.ReasonCancelAsked)
+	}},
+	{"a cancellation is told to who watches for nothing else", func(f *fixture) {
+		events := f.watch(broker.Filter{Reason: broker.ReasonCancelAsked})
+		f.b = f.open()
+		ref := f.addOne(plain())
+		f.one()
+		f.command(broker.CancelJobs)
+		f.wantEvent(events, ref, broker.Leased, broker.ReasonCancelAsked)
 	}},
 	{"a watch of settings is told of each change within a second, whoever makes it, and of nothing else", func(f *fixture) {
 		all, one := f.watch(broker.Filter{Settings: true}), f.watch(broker.Filter{Settings: true, Queue: queue, Task: "any"})
@@ -311,6 +322,16 @@ var watchRules = []rule{
 			default:
 			}
 		}
+	}},
+	{"a filter of a reason chooses no jobs", func(f *fixture) {
+		f.addOne(plain())
+		filter := broker.Filter{Queue: queue, Reason: broker.ReasonAcked}
+		_, err := f.b.Apply(f.ctx, broker.NewCall(), broker.Command{Kind: broker.DeleteJobs, Filter: filter})
+		f.wantErr("apply", err, broker.ErrInvalid)
+		filter.States = []broker.State{broker.Ready}
+		_, err = f.b.List(f.ctx, filter, "", 1)
+		f.wantErr("list", err, broker.ErrInvalid)
+		want(f, "ready", f.count(queue, task).Ready, 1)
 	}},
 	{"a filter of settings chooses no jobs", func(f *fixture) {
 		f.addOne(plain())

@@ -102,7 +102,7 @@ var reasons = map[broker.State][]string{
 	broker.Leased:    {"", broker.ReasonCancelAsked},
 	broker.Done:      {broker.ReasonAcked},
 	broker.Dead:      {broker.ReasonAttempts, broker.ReasonCrashed, broker.ReasonBuried, broker.ReasonDamaged},
-	broker.Cancelled: {broker.ReasonCancelled, broker.ReasonDropped, broker.ReasonNotStarted},
+	broker.Cancelled: {broker.ReasonCancelled, broker.ReasonDropped, broker.ReasonNotStarted, broker.ReasonDuplicate},
 }
 
 // jobFault says what is wrong with a job as it was read, or "".

@@ -67,8 +67,8 @@ func checkCommand(c broker.Command) error {
 	if err := broker.ValidName(c.Filter.Queue); err != nil {
 		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
 	}
-	if c.Kind < broker.CancelJobs || c.Kind > broker.ResumeQueue || c.Limit < 0 || len(c.Reason) > broker.MaxReasonBytes || c.Filter.Settings {
-		return fmt.Errorf("%w: command %d with limit %d, of settings %v", broker.ErrInvalid, c.Kind, c.Limit, c.Filter.Settings)
+	if c.Kind < broker.CancelJobs || c.Kind > broker.ResumeQueue || c.Limit < 0 || len(c.Reason) > broker.MaxReasonBytes || c.Filter.Settings || c.Filter.Reason != "" {
+		return fmt.Errorf("%w: command %d with limit %d, of settings %v, of reason %q", broker.ErrInvalid, c.Kind, c.Limit, c.Filter.Settings, c.Filter.Reason)
 	}
 	return nil
 }

@@ -68,6 +68,7 @@ func (s *store) matches(f broker.Filter, j *job) bool {
 		(f.Task == "" || f.Task == j.Task) &&
 		(f.Tenant == "" || f.Tenant == j.Tenant) &&
 		(f.Group == "" || f.Group == j.Group) &&
+		(f.Reason == "" || f.Reason == j.Reason) &&
 		(f.Key == "" || f.Key == j.Key) &&
 		strings.Contains(j.Error, f.ErrorContains) &&
 		(f.OlderThan == 0 || age >= f.OlderThan) &&
@@ -85,7 +86,7 @@ func (s *store) age(j *job) time.Duration {
 
 // List implements broker.Broker. A cursor is the mark of the last job given.
 func (m *Model) List(ctx context.Context, f broker.Filter, cursor string, n int) (broker.Page, error) {
-	if f.Settings || f.Queue == "" || len(f.States) != 1 || n < 1 || n > broker.MaxPageJobs {
+	if f.Settings || f.Reason != "" || f.Queue == "" || len(f.States) != 1 || n < 1 || n > broker.MaxPageJobs {
 		return broker.Page{}, fmt.Errorf("%w: list wants a queue, one state, and 1 to %d jobs", broker.ErrInvalid, broker.MaxPageJobs)
 	}
 	after, err := parseMark(cursor)

@@ -33,10 +33,14 @@ func (f *fixture) enqueue(queue string, jobs ...broker.NewJob) []broker.Enqueued
 	return exactly(f, "answers", answers, len(jobs))
 }
 
-// add adds jobs, which must be new, and returns their names.
+// add adds jobs, which must be new, and returns their names. It makes as many
+// calls as the broker's bounds ask for.
 func (f *fixture) add(queue string, jobs ...broker.NewJob) []broker.Ref {
 	f.Helper()
 	var refs []broker.Ref
+	if most := f.b.Caps().MaxBatch; len(jobs) > most {
+		refs, jobs = f.add(queue, jobs[:len(jobs)-most]...), jobs[len(jobs)-most:]
+	}
 	for i, a := range f.enqueue(queue, jobs...) {
 		if a.Existing || a.Differs {
 			f.Fatalf("job %d was not added: %+v", i, a)
@@ -85,10 +89,16 @@ func (f *fixture) takeOne(b broker.Broker, r broker.ClaimRequest) broker.Lease {
 	return exactly(f, "leases", f.take(b, r).Leases, 1)[0]
 }
 
-// claim takes up to limit jobs of the usual queue.
+// claim takes up to limit jobs of the usual queue, in as many claims as the
+// broker's bounds ask for.
 func (f *fixture) claim(limit int) []broker.Lease {
 	f.Helper()
-	return f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, Max: limit}).Leases
+	got := f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, Max: limit})
+	for n := len(got.Leases); got.More && n > 0 && len(got.Leases) < limit; {
+		rest := f.take(f.b, broker.ClaimRequest{Queues: []string{queue}, Max: limit - len(got.Leases)})
+		got.Leases, got.More, n = append(got.Leases, rest.Leases...), rest.More, len(rest.Leases)
+	}
+	return got.Leases
 }
 
 // one takes exactly one job of the usual queue.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spoolq/spool/internal/jobstate"
@@ -92,21 +93,47 @@ func (b *handle) sync() {
 // background runs fn in a goroutine that Close waits for.
 func (b *handle) background(fn func()) { b.wg.Go(fn) }
 
-// watchdog reports who holds LOCK, unless it is stopped soon: by whoever waits
-// for it, when the wait is over.
-func (b *handle) watchdog() *time.Timer {
-	return time.AfterFunc(patience, func() {
-		if pid, since, ok := b.log.Holder(); ok {
-			b.slg.Warn("a process holds the store's lock; stop or continue it", "pid", pid, "for", since.Round(time.Millisecond))
-		} else {
-			b.slg.Warn("the store's lock is held by a process that did not say who it is")
+// watchdog reports a process that keeps LOCK for long, until it is stopped: by
+// whoever waits for LOCK, when the wait is over.
+func (b *handle) watchdog() (stop func()) {
+	var mu sync.Mutex
+	var timer *time.Timer
+	over := false
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(patience, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over && !b.reportHolder() {
+			timer.Reset(patience / 2)
 		}
 	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		timer.Stop()
+	}
+}
+
+// reportHolder says who keeps LOCK. It reports nothing, and returns false, when
+// that is one who has it for a moment: many do, on a machine that is busy.
+func (b *handle) reportHolder() bool {
+	pid, since, ok := b.log.Holder()
+	switch {
+	case !ok:
+		b.slg.Warn("the store's lock is held by a process that did not say who it is")
+	case since < patience/2:
+		return false
+	default:
+		b.slg.Warn("a process holds the store's lock; stop or continue it", "pid", pid, "for", since.Round(time.Millisecond))
+	}
+	return true
 }
 
 // lock waits for LOCK, and reports who holds it when that takes long.
 func (b *handle) lock() error {
-	defer b.watchdog().Stop()
+	defer b.watchdog()()
 	for round := 0; ; round++ {
 		if err := b.log.Lock(); err != nil {
 			return err

@@ -108,7 +108,7 @@ func (b *handle) Served(queue, task string) (bool, error) {
 	if err := b.begin(noContext); err != nil {
 		return false, err
 	}
-	defer b.watchdog().Stop()
+	defer b.watchdog()()
 	if err := b.log.Lock(); err != nil {
 		return false, public(err)
 	}

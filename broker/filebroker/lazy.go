@@ -110,9 +110,9 @@ func (b *handle) settleIn() error {
 
 // appear hangs up the bell of this handle, and looks who is dead.
 func (b *handle) appear() (dead []string, err error) {
-	watchdog := b.watchdog()
+	stop := b.watchdog()
 	err = b.log.Lock()
-	watchdog.Stop()
+	stop()
 	if err != nil {
 		return nil, err
 	}

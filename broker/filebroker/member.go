@@ -43,9 +43,9 @@ func isMember(name string) bool {
 // join makes this handle a member. One that finds itself alone recovers the
 // log, under LOCK, unless it is sure that there is nothing to recover.
 func (b *handle) join() error {
-	watchdog := b.watchdog()
+	stop := b.watchdog()
 	err := b.log.Lock()
-	watchdog.Stop()
+	stop()
 	if err != nil {
 		return err
 	}
@@ -284,9 +284,9 @@ func (b *handle) leave() (err error) {
 	if b.member.file == nil {
 		return nil
 	}
-	watchdog := b.watchdog()
+	stop := b.watchdog()
 	lockErr := b.log.Lock()
-	watchdog.Stop()
+	stop()
 	if lockErr == nil {
 		b.mu.Lock()
 		if b.lazy.asked.Load() && b.log.Poisoned() == nil {

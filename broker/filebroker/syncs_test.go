@@ -93,11 +93,14 @@ func claimAck(ctx context.Context, t *testing.T, b *Broker) {
 	}
 }
 
+// onSlowDisk runs fn where a sync of the log takes a millisecond. The log fits
+// one segment: to begin another is to sync under LOCK, and whoever waits for that
+// in this process waits for a mutex, which stops the bubble's clock.
 func onSlowDisk(t *testing.T, fn func(ctx context.Context, m *crashfs.Machine, b *Broker)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := crashfs.New(crashfs.Config{Seed: 1})
 		m.Clock.Advance(2 * time.Minute) // after the first minute of a boot, in which claims are synced too
-		b, err := openOn(m.Process())
+		b, err := openOn(m.Process(), func(c *Config) { c.segment = 1 << 20 })
 		must(t, err)
 		m.Inject(func(op crashfs.Op) error {
 			if syncsLog(op) {

@@ -24,3 +24,13 @@ func TestKeepsTheContract(t *testing.T) {
 func TestRandomHistoriesMatchTheModel(t *testing.T) {
 	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory() }, 200, 1)
 }
+
+func TestQueuesMove(t *testing.T) {
+	store := func(t *testing.T) brokertest.Harness { return inMemory() }
+	brokertest.RunMovesInBubbles(t, store, store)
+}
+
+func TestRandomHistoriesOfAQueueThatMoves(t *testing.T) {
+	store := func(t *testing.T) brokertest.Harness { return inMemory() }
+	brokertest.RunMovedHistoriesInBubbles(t, store, store, 60, 1)
+}

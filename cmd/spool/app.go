@@ -24,6 +24,7 @@ type app struct {
 	now    func() time.Time
 
 	dir      string
+	url      string // of the broker; "": the store in dir
 	json     bool
 	unsafeFS bool          // stores may be on file systems that are refused otherwise
 	out      *bufio.Writer // on stdout; flushed at the end of a command
@@ -44,8 +45,8 @@ func system() *app {
 }
 
 // open opens the store for a command, which closes it.
-func (a *app) open(how access, cfg spool.Config) (*spool.Client, error) {
-	b, err := a.openStore(a.dir, how)
+func (a *app) open(ctx context.Context, how access, cfg spool.Config) (*spool.Client, error) {
+	b, err := a.openBroker(ctx, how)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +58,9 @@ func (a *app) open(how access, cfg spool.Config) (*spool.Client, error) {
 func (a *app) with(how access, fn func(ctx context.Context, c *spool.Client) error) error {
 	ctx, stop := interruptible()
 	defer stop()
-	c, err := a.open(how, spool.Config{})
+	c, err := a.open(ctx, how, spool.Config{})
 	if err != nil {
-		return err
+		return causeOf(ctx, err)
 	}
 	return errors.Join(fn(ctx, c), c.Close())
 }

@@ -23,7 +23,9 @@ type benchCmd struct {
 func (*benchCmd) Help() string {
 	names, backlog := bench.Names()
 	return "Measures in a directory of its own inside --dir (by default .), and removes it. Before each round it reads what the disk alone can do, with as many records per sync: " +
-		"rates differ from one minute to the next, the ratio to that reading less so. The rows: " + strings.Join(names, ", ") + "; with --backlog " + strings.Join(backlog, ", ") + "."
+		"rates differ from one minute to the next, the ratio to that reading less so, as long as the machine does nothing else and its disk is one: in memory, or beside other work, it says little. " +
+		"JOBS/S is the median over the rounds, RAW/S that of the readings, and RATIO the median of each round's own ratio, so not the one divided by the other. " +
+		"For an open, JOBS/S is the jobs that wait by the time; for latency_idle, the calls by the time each took; P50 to P99.9 are of single calls, of which there were N. The rows: " + strings.Join(names, ", ") + "; with --backlog " + strings.Join(backlog, ", ") + "."
 }
 
 // Run measures.
@@ -57,7 +59,7 @@ func (c *benchCmd) Run(a *app) (err error) {
 	}
 	rows, err := b.Run(ctx, c.Row)
 	if err != nil {
-		return err
+		return causeOf(ctx, err)
 	}
 	if a.json {
 		return a.object(rows)

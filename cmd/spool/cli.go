@@ -12,6 +12,7 @@ import (
 
 // cli is the command line: a field is a flag or a command.
 type cli struct {
+	Broker   exact `env:"SPOOL_BROKER" placeholder:"URL" help:"Use a broker instead of a directory: redis://HOST, redis+sentinel://HOST?master=NAME, redis+cluster://HOST."`
 	Dir      exact `short:"d" env:"SPOOL_DIR" default:"${dir}" placeholder:"DIR" help:"Directory of the store."`
 	UnsafeFS bool  `name:"allow-unsafe-fs" env:"SPOOL_ALLOW_UNSAFE_FS" help:"Use a file system whose locks or syncs may not be what they claim: network, FUSE, overlay."`
 	JSON     bool  `name:"json" help:"Print JSON: exact, for scripts."`
@@ -46,6 +47,7 @@ type cli struct {
 	Verify  verifyCmd  `cmd:"" group:"store" help:"Check every byte of a store; change nothing."`
 	Repair  repairCmd  `cmd:"" group:"store" help:"Mend a damaged store, keeping all that can be read."`
 	Compact compactCmd `cmd:"" group:"store" help:"Drop from the disk what is finished."`
+	Migrate migrateCmd `cmd:"" group:"store" help:"Move queues, as they are, to another store."`
 
 	Demo    demoCmd    `cmd:"" group:"try" help:"Watch jobs survive kill -9."`
 	Torture tortureCmd `cmd:"" group:"try" help:"Test this disk: kill processes at random, compare all that was acknowledged."`
@@ -107,7 +109,9 @@ func run(args []string, a *app) (code int) {
 		return a.exitCode(withUsage(err))
 	}
 	a.dir, a.json, a.unsafeFS = string(c.Dir), c.JSON, c.UnsafeFS
-	err = ctx.Run(a)
+	if err = a.choose(string(c.Broker), ctx); err == nil {
+		err = ctx.Run(a)
+	}
 	if ferr := a.out.Flush(); err == nil {
 		err = ferr
 	}

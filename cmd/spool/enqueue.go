@@ -101,17 +101,17 @@ func (c *enqueueCmd) Run(a *app) (err error) {
 	}
 	ctx, stop := interruptible()
 	defer stop()
-	client, err := a.open(creating, c.config())
+	client, err := a.open(ctx, creating, c.config())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	if c.Lines {
-		return c.lines(ctx, a, client, opts)
+		return causeOf(ctx, c.lines(ctx, a, client, opts))
 	}
 	answers, err := c.enqueue(ctx, a, client, spec)
 	if err != nil {
-		return err
+		return causeOf(ctx, err)
 	}
 	c.repeated(a, answers[0])
 	if err := c.print(a, answers); err != nil {

@@ -111,6 +111,8 @@ func wayOut(j *broker.Job, x *broker.Explanation) string {
 	switch x.Reason {
 	case broker.WhyPaused:
 		return "spool resume " + j.Queue
+	case broker.WhyMoving:
+		return "the end of the move: spool migrate, with the stores that it was given before, goes on with it"
 	case broker.WhyNoWorker:
 		return fmt.Sprintf("a worker for it, as spool work --queue %s --task %s --exec COMMAND, or a program that handles the task", j.Queue, j.Task)
 	case broker.WhyLimit:

@@ -1,12 +1,101 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 
+	"github.com/alecthomas/kong"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/broker/brokerurl"
 	"github.com/spoolq/spool/broker/filebroker"
+	"github.com/spoolq/spool/broker/redisbroker"
+	"github.com/spoolq/spool/internal/migrate"
 )
+
+// passwordEnv names the environment variable that may hold the password of
+// --broker, so that it stands in no list of processes.
+const passwordEnv = "SPOOL_BROKER_PASSWORD"
+
+// choose decides what the command works on: what a flag names, else the broker
+// that SPOOL_BROKER names, else the directory.
+func (a *app) choose(url string, parsed *kong.Context) error {
+	byFlag := given(parsed, "broker")
+	switch {
+	case url == "":
+		return nil
+	case byFlag && given(parsed, "dir"):
+		return usagef("--broker and --dir name two stores: one of them would do")
+	case given(parsed, "dir"):
+		return nil
+	}
+	dir, isDir, err := brokerurl.Dir(url)
+	if err != nil {
+		return usagef("%s", plain(err))
+	}
+	if isDir {
+		a.dir = dir
+		return nil
+	}
+	if url == "memory://" {
+		return usagef("a broker in memory ends with the command: a directory or redis:// would do")
+	}
+	a.url = url
+	return onlyDirectories(parsed.Selected(), byFlag)
+}
+
+// given says whether a flag stands on the command line.
+func given(parsed *kong.Context, flag string) bool {
+	return slices.ContainsFunc(parsed.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == flag })
+}
+
+// onlyDirectories refuses a broker for the commands that are about a
+// directory. Those that make one of their own let SPOOL_BROKER pass.
+func onlyDirectories(command *kong.Node, byFlag bool) error {
+	if command == nil || command.Group == nil || command.Name == "version" {
+		return nil
+	}
+	switch command.Group.Key {
+	case "store":
+		return usagef("spool %s is about a store in a directory, and --broker or SPOOL_BROKER names a server: name the directory with --dir", command.Name)
+	case "try":
+		if byFlag {
+			return usagef("spool %s makes a directory of its own and uses no broker: leave --broker away", command.Name)
+		}
+	}
+	return nil
+}
+
+// place names the store for people.
+func (a *app) place() string {
+	if a.url != "" {
+		return brokerurl.Redacted(a.url)
+	}
+	return a.dir
+}
+
+// openBroker opens what choose chose.
+func (a *app) openBroker(ctx context.Context, how access) (broker.Broker, error) {
+	if a.url == "" {
+		b, err := a.openStore(a.dir, how)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
+	logging.Disable() // the client's own; what matters comes through Logger
+	cfg := redisbroker.Config{Logger: newLogger(a.errw, slog.LevelWarn)}
+	if os.Getenv(passwordEnv) != "" {
+		cfg.PasswordEnv = passwordEnv
+	}
+	return brokerurl.Open(ctx, a.url, brokerurl.Config{Redis: cfg})
+}
 
 // openStore opens the store in a directory. Only creating makes one.
 func (a *app) openStore(dir string, how access) (*filebroker.Broker, error) {
@@ -16,6 +105,34 @@ func (a *app) openStore(dir string, how access) (*filebroker.Broker, error) {
 		}
 	}
 	return filebroker.Open(dir, filebroker.Config{Logger: newLogger(a.errw, slog.LevelWarn), AllowUnsafeFS: a.unsafeFS})
+}
+
+// openSide opens one of the two stores of a move.
+func (a *app) openSide(name string, how access) (migrate.Broker, error) {
+	dir, isDir, err := brokerurl.Dir(name)
+	if err != nil {
+		return nil, usagef("%s", plain(err))
+	}
+	if !isDir {
+		return nil, usagef("queues move between directories so far, not yet to or from a server: name two directories")
+	}
+	return a.openStore(dir, how)
+}
+
+// sideName names a store wherever it is said, without secrets.
+func (a *app) sideName(name string) string {
+	dir, isDir, err := brokerurl.Dir(name)
+	if err != nil || !isDir {
+		return brokerurl.Redacted(name)
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		return real
+	}
+	return abs
 }
 
 // isStore says whether a directory holds a store, without touching it.

@@ -73,8 +73,13 @@ func (a *app) stats(v *statsView) error {
 	if v.Health.Text != "" {
 		health += ": " + text.Safe(v.Health.Text)
 	}
-	if err := a.printf("store %s is %s", a.dir, health); err != nil {
+	if err := a.printf("store %s is %s", a.place(), health); err != nil {
 		return err
+	}
+	if v.Health.Detail != "" {
+		if err := a.printf("%s", text.Safe(v.Health.Detail)); err != nil {
+			return err
+		}
 	}
 	if len(v.Counts) > 0 {
 		w := a.table("\nQUEUE", "TASK", "SCHEDULED", "READY", "LEASED", "DONE", "DEAD", "CANCELLED", "| EVER ENQUEUED", "ACKED", "FAILED", "EXPIRED", "DEAD LETTERS")
@@ -82,6 +87,9 @@ func (a *app) stats(v *statsView) error {
 			queue := n.Queue
 			if n.Paused {
 				queue += " (paused)"
+			}
+			if n.Moving != "" {
+				queue += " (" + text.Safe(n.Moving) + ")"
 			}
 			cells := []string{queue, n.Task}
 			for _, s := range broker.States {

@@ -75,7 +75,7 @@ func (c *workCmd) Run(a *app) (err error) {
 	}
 	ctx, stop := interruptible()
 	defer stop()
-	client, err := a.open(creating, spool.Config{Logger: newLogger(a.errw, slog.LevelError)})
+	client, err := a.open(ctx, creating, spool.Config{Logger: newLogger(a.errw, slog.LevelError)})
 	if err != nil {
 		return err
 	}

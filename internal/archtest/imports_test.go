@@ -25,7 +25,8 @@ var only = []struct {
 	{"internal/jobstate", []string{"broker", "cron", "limit", "fair"}, []string{"broker/brokertest", "internal/journal"}, "apply(record) to state: deterministic, no I/O, no clock"},
 	{"internal/notify", []string{"broker", "internal/jobstate"}, nil, "who waits for what, for the brokers that are built on jobstate"},
 	{"internal/wire", []string{"broker"}, nil, "JSON shapes of the contract and no more"},
-	{"broker/brokertest", []string{"broker", "cron", "limit", "fair"}, []string{"broker/membroker"}, "the suite's model is written apart from jobstate, or it would share its faults"},
+	{"internal/migrate", []string{"broker"}, []string{"broker/brokertest", "broker/membroker", "broker/filebroker"}, "moves go through the contract, whatever the brokers are"},
+	{"broker/brokertest", []string{"broker", "cron", "limit", "fair", "internal/migrate"}, []string{"broker/membroker"}, "the suite's model is written apart from jobstate, or it would share its faults"},
 	{"broker/membroker", []string{"broker", "internal/jobstate", "internal/notify", "cron", "limit", "fair"}, []string{"broker/brokertest"}, "the state machine alone, in memory"},
 }
 

@@ -89,11 +89,20 @@ func (s *State) signal(j *job) {
 		return
 	}
 	j.flags |= signalled
-	c := s.queueOf(j).job(x.batch)
-	if c == nil || c.flags&waitsBatch == 0 {
+	q := s.queueOf(j)
+	if c := q.job(x.batch); c != nil {
+		s.count(c, x.ordinal)
+	} else {
+		q.missed(x.batch, x.ordinal)
+	}
+}
+
+// count counts that a member of c's batch is final.
+func (s *State) count(c *job, n uint32) {
+	if c.flags&waitsBatch == 0 {
 		return
 	}
-	n, whole := x.ordinal, s.extOf(c)
+	whole := s.extOf(c)
 	if n >= whole.size {
 		return // c was there before the batch that j was made for
 	}

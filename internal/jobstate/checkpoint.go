@@ -1,7 +1,6 @@
 package jobstate
 
 import (
-	"cmp"
 	"encoding/binary"
 	"io"
 	"maps"
@@ -16,6 +15,7 @@ import (
 //	keys     uint32 n × (queue, task, key, id, digest, int64 until)
 //	members  uint32 n × (name, uint8 holds the epoch)
 //	workers  uint32 n × (id, name, host, pid, member, queues, tasks, concurrency, startedAt)
+//	moves    from version 3 on (movestore.go)
 //
 // A string is a uvarint k: 0 introduces a new one (uvarint length, bytes),
 // which becomes the next in number; from 1 on it is the k-th of those. The
@@ -75,7 +75,11 @@ func (e *encoder) flush(least int) {
 // it came about.
 func (s *State) Encode(w io.Writer) error {
 	e := &encoder{w: w, strs: map[string]uint64{}}
-	e.u32(checkpointVersion)
+	version := uint32(checkpointVersion)
+	if len(s.moves()) > 0 {
+		version = checkpointWithMoves
+	}
+	e.u32(version)
 	e.u32(s.epoch)
 	e.raw(s.boot[:])
 	e.i64(s.offset)
@@ -89,6 +93,7 @@ func (s *State) Encode(w io.Writer) error {
 	}
 	s.encodeKeys(e)
 	s.encodeMembers(e)
+	s.encodeMoves(e)
 	e.flush(0)
 	return e.err
 }
@@ -129,9 +134,7 @@ func (s *State) encodeKeys(e *encoder) {
 	e.u32(uint32(n))
 	for _, name := range s.Queues() {
 		q := s.queues[name]
-		sorted := slices.SortedFunc(maps.Keys(q.keys), func(a, b keyName) int {
-			return cmp.Or(cmp.Compare(a.task, b.task), cmp.Compare(a.key, b.key))
-		})
+		sorted := slices.SortedFunc(maps.Keys(q.keys), compareKeys)
 		for _, k := range sorted {
 			h := q.holder(k, s.clock)
 			if h == nil {

@@ -39,7 +39,7 @@ const maxExamine = 200
 // says that it stopped because it had found too many lanes blocked.
 func (s *State) Claim(w *Writer, now Now, c Claim) (tickets []Ticket, more bool) {
 	q := s.queues[c.Queue]
-	if q == nil || q.paused {
+	if q == nil || q.rests() {
 		return nil, false
 	}
 	s.promote(q, now)

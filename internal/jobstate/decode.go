@@ -127,8 +127,9 @@ func (d *decoder) strings() (list []string) {
 // Decode replaces the state, which has to be new, by what Encode wrote.
 func (s *State) Decode(r io.Reader) error {
 	d := &decoder{r: r, buf: make([]byte, 1<<16)}
-	if v := d.u32(); d.err == nil && v != checkpointVersion {
-		d.fail(fmt.Sprintf("version %d, this program reads %d", v, checkpointVersion))
+	version := d.u32()
+	if d.err == nil && version != checkpointVersion && version != checkpointWithMoves {
+		d.fail(fmt.Sprintf("version %d, this program reads %d and %d", version, checkpointVersion, checkpointWithMoves))
 	}
 	s.epoch, s.boot, s.offset = d.u32(), d.b16(), d.i64()
 	s.seq, s.lastPlace, s.clock, s.fresh = d.u64(), d.i64(), d.i64(), d.i64()
@@ -138,6 +139,9 @@ func (s *State) Decode(r io.Reader) error {
 	}
 	s.decodeKeys(d)
 	s.decodeMembers(d)
+	if version == checkpointWithMoves {
+		s.decodeMoves(d)
+	}
 	for _, q := range s.queues {
 		s.governAll(q)
 	}
@@ -222,12 +226,8 @@ func (s *State) placeAll(q *queue, first ref, n int, sorted bool) {
 // settleIn puts a decoded job where its state has it.
 func (s *State) settleIn(j *job) {
 	s.laneOf(j).refs++
-	s.uses.add(j.body)
+	s.use(j)
 	x := s.extOf(j)
-	if x != nil {
-		s.uses.add(x.result)
-		s.uses.add(x.err)
-	}
 	state := j.state()
 	j.become(0)
 	switch {
@@ -244,5 +244,14 @@ func (s *State) settleIn(j *job) {
 		if x != nil && x.keepUntil != 0 {
 			s.keepUntil(j, x.keepUntil)
 		}
+	}
+}
+
+// use counts what j refers to.
+func (s *State) use(j *job) {
+	s.uses.add(j.body)
+	if x := s.extOf(j); x != nil {
+		s.uses.add(x.result)
+		s.uses.add(x.err)
 	}
 }

@@ -55,6 +55,16 @@
 //	17 replace  queue id flags [place runAt] digest body
 //	18 stop     queue schedule on                 (an operator stops a schedule)
 //	19 start    queue owner id at                 (of a program that declared)
+//	20 move     queue state on id turned peer batch jobs settled runner until delta base first room
+//	21 take     queue batch n × id n × (task key) signals n × (kind name) settled  (leaves by a move)
+//	22 arrive   queue task id parts state reason flags seq maxAttempts place enqueuedAt runAt changedAt
+//	            [priority tenant group] [claimedAt token attempts failures ended] [key hold for digest] [until]
+//	            [batch ordinal] [size seen] [retain startWithin] [keepUntil] [worker percent note n × line]
+//	            [error] [result] body
+//	23 signal   queue id ordinal                  (a batch's member ended at the other side)
+//	24 key      queue task key id digest until    (held for a time, of a job that is gone)
+//	25 adopt    queue kind name json              (a setting that arrives, both layers)
+//	26 put      queue batch n                     (it has arrived)
 //
 // Body is: timeout uvarint, headers uvarint n × (code uint8, [name], value),
 // payload to the end. Codes name the headers that every job has.

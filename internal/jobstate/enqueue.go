@@ -53,6 +53,9 @@ func (s *State) Enqueue(w *Writer, now Now, queue string, jobs []broker.NewJob) 
 		return nil, err
 	}
 	if q := s.queues[queue]; q != nil {
+		if err := q.refuses(jobs); err != nil {
+			return nil, err
+		}
 		s.promote(q, now) // what is due stands before what comes now
 	}
 	if err := s.makeRoom(w, now, queue, jobs); err != nil {

@@ -35,6 +35,8 @@ func (s *State) Explain(now Now, ref broker.Ref) (broker.Explanation, error) {
 			Reason: broker.WhyScheduled, Until: at, After: time.Duration(s.runAt(j) - clockOf(j, now)),
 			Text: "it is scheduled for " + at.Format(time.RFC3339),
 		}, nil
+	case q.moving():
+		return broker.Explanation{Reason: broker.WhyMoving, Text: "its queue " + q.move.said()}, nil
 	case q.paused:
 		return broker.Explanation{Reason: broker.WhyPaused, Text: "its queue is paused"}, nil
 	}

@@ -128,7 +128,7 @@ func (g *gate) waits() bool {
 type rule struct {
 	broker.Limit
 	name   string
-	state  *State
+	queue  *queue
 	rate   limit.Rate        // when Running is 0
 	meters map[string]*meter // by what the scope says
 	swept  int
@@ -178,7 +178,7 @@ func (r *rule) meter(value string) *meter {
 // sweep forgets meters that say nothing any more.
 func (r *rule) sweep() {
 	for value, m := range r.meters {
-		if m.refs == 0 && m.running == 0 && !m.used(r.state.clock) {
+		if m.refs == 0 && m.running == 0 && !m.used(r.queue.state.clock) {
 			delete(r.meters, value)
 		}
 	}

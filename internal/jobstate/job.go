@@ -182,6 +182,7 @@ const (
 	reasonWorkerDied
 	reasonCancelAsked
 	reasonBatch
+	reasonDuplicate
 	reasonEnd
 )
 
@@ -189,5 +190,5 @@ var reasons = [reasonEnd]string{
 	"", broker.ReasonAcked, broker.ReasonRetry, broker.ReasonSnoozed, broker.ReasonReleased, broker.ReasonExpired,
 	broker.ReasonAttempts, broker.ReasonCrashed, broker.ReasonBuried, broker.ReasonDamaged, broker.ReasonCancelled,
 	broker.ReasonDropped, broker.ReasonNotStarted, broker.ReasonRequeued, broker.ReasonReplaced,
-	broker.ReasonWorkerDied, broker.ReasonCancelAsked, broker.ReasonBatch,
+	broker.ReasonWorkerDied, broker.ReasonCancelAsked, broker.ReasonBatch, broker.ReasonDuplicate,
 }

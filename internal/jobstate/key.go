@@ -1,8 +1,16 @@
 package jobstate
 
-import "github.com/spoolq/spool/broker"
+import (
+	"cmp"
+
+	"github.com/spoolq/spool/broker"
+)
 
 type keyName struct{ task, key string }
+
+func compareKeys(a, b keyName) int {
+	return cmp.Or(cmp.Compare(a.task, b.task), cmp.Compare(a.key, b.key))
+}
 
 // heldKey says which job holds a key.
 type heldKey struct {

@@ -2,11 +2,12 @@ package jobstate
 
 import "github.com/spoolq/spool/broker"
 
-// EachLoc hands out everything that jobs refer to; what is payload, error text
+// EachLoc hands out everything that jobs refer to, those on their way to another
+// store too; what is payload, error text
 // or result.
 func (s *State) EachLoc(fn func(ref broker.Ref, what string, l Loc)) {
 	for name, q := range s.queues {
-		for j := range q.jobs.all(&s.jobs) {
+		for j := range q.kept() {
 			ref := broker.Ref{Queue: name, ID: j.id}
 			fn(ref, "payload", j.body)
 			x := s.extOf(j)
@@ -34,7 +35,7 @@ func (s *State) Relocate(fn func(Loc) Loc) {
 		}
 	}
 	for _, q := range s.queues {
-		for j := range q.jobs.all(&s.jobs) {
+		for j := range q.kept() {
 			move(&j.body)
 			if x := s.extOf(j); x != nil {
 				move(&x.result)

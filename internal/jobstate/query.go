@@ -182,16 +182,17 @@ func (s *State) Counts(now Now, queue string) (all []broker.Count) {
 		}
 		q := s.queues[name]
 		s.promote(q, now)
+		moving := q.move.said()
 		for _, t := range q.order {
 			all = append(all, broker.Count{
-				Queue: name, Task: t.name, Paused: q.paused,
+				Queue: name, Task: t.name, Paused: q.paused, Moving: moving,
 				Scheduled: t.n[broker.Scheduled], Ready: t.n[broker.Ready], Leased: t.n[broker.Leased],
 				Done: t.n[broker.Done], Dead: t.n[broker.Dead], Cancelled: t.n[broker.Cancelled], Totals: t.totals,
 				Depth: q.load.jobs, HighWater: q.high, Bytes: q.load.bytes,
 			})
 		}
-		if len(q.order) == 0 && q.paused {
-			all = append(all, broker.Count{Queue: name, Paused: true, Depth: q.load.jobs, HighWater: q.high, Bytes: q.load.bytes})
+		if len(q.order) == 0 && q.rests() {
+			all = append(all, broker.Count{Queue: name, Paused: q.paused, Moving: moving, Depth: q.load.jobs, HighWater: q.high, Bytes: q.load.bytes})
 		}
 	}
 	return all
@@ -230,4 +231,4 @@ func (s *State) Len() (n int) {
 }
 
 // Paused reports whether claims from a queue are stopped.
-func (s *State) Paused(queue string) bool { q := s.queues[queue]; return q != nil && q.paused }
+func (s *State) Paused(queue string) bool { q := s.queues[queue]; return q != nil && q.rests() }

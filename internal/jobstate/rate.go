@@ -14,13 +14,21 @@ func rateOf(l *broker.Limit) limit.Rate {
 // time at which claims may have been forgotten, by the rate as it is now, or
 // emptier by those since.
 func (m *meter) bucket() limit.State {
-	if fresh := m.rule.state.fresh; fresh > 0 {
+	if fresh := m.rule.queue.startsEmpty(); fresh > 0 {
 		empty := m.rule.rate.Empty(fresh)
 		if m.rate.Last < fresh || satAdd(empty.Last, empty.Debt) > satAdd(m.rate.Last, m.rate.Debt) {
 			return empty
 		}
 	}
 	return m.rate
+}
+
+// startsEmpty is when the rates of a queue began empty; 0 means never.
+func (q *queue) startsEmpty() int64 {
+	if q.move != nil {
+		return max(q.state.fresh, q.move.fresh)
+	}
+	return q.state.fresh
 }
 
 // allowedAt is when the rate allows the next claim: now, or later.

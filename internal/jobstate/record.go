@@ -30,6 +30,13 @@ const (
 	recReplace
 	recStop
 	recStart
+	recMove
+	recTake
+	recArrive
+	recSignal
+	recKey
+	recAdopt
+	recPut
 )
 
 // Salvage is Apply for a repair: records that do not fit, because others before
@@ -120,6 +127,27 @@ func (s *State) applyRecord(t recordType, r *reader) error {
 		return s.readStop(r)
 	case recStart:
 		return s.readStart(r)
+	}
+	return s.applyMoveRecord(t, r)
+}
+
+// applyMoveRecord is applyRecord for those of moves.
+func (s *State) applyMoveRecord(t recordType, r *reader) error {
+	switch t {
+	case recMove:
+		return s.readMove(r)
+	case recTake:
+		return s.readTake(r)
+	case recArrive:
+		return s.readArrive(r)
+	case recSignal:
+		return s.readSignal(r)
+	case recKey:
+		return s.readKey(r)
+	case recAdopt:
+		return s.readAdopt(r)
+	case recPut:
+		return s.readPut(r)
 	}
 	r.bad(fmt.Sprintf("type %d is unknown", t))
 	return r.err

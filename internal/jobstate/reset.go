@@ -27,7 +27,7 @@ func (s *State) Reset(now Now, move func(ref broker.Ref, what string, l Loc) (Lo
 	s.epoch++
 	s.boot = [16]byte{}
 	for _, name := range s.Queues() {
-		for _, j := range s.queues[name].inOrder() {
+		for _, j := range s.queues[name].all() {
 			if err := s.moveAll(&w, j, move); err != nil {
 				return err
 			}
@@ -38,6 +38,18 @@ func (s *State) Reset(now Now, move func(ref broker.Ref, what string, l Loc) (Lo
 	return nil
 }
 
+// all returns the queue's jobs by seq, and behind them those that are on their
+// way to another store.
+func (q *queue) all() []*job {
+	jobs := q.inOrder()
+	if q.move != nil {
+		for _, o := range q.move.out.jobs {
+			jobs = append(jobs, o.job)
+		}
+	}
+	return jobs
+}
+
 // inOrder returns the queue's jobs by seq. Entries are mostly in that order.
 func (q *queue) inOrder() []*job {
 	s := q.state
@@ -46,7 +58,7 @@ func (q *queue) inOrder() []*job {
 		jobs = slices.AppendSeq(jobs, q.jobs.all(&s.jobs))
 	} else {
 		for r := range s.jobs.used {
-			if j := s.jobs.at(r + 1); j.seq() != 0 && s.queueOf(j) == q {
+			if j := s.jobs.at(r + 1); j.order != 0 && s.queueOf(j) == q {
 				jobs = append(jobs, j)
 			}
 		}
@@ -80,7 +92,13 @@ func (s *State) moveAll(w *Writer, j *job, move func(ref broker.Ref, what string
 	if j.body, sound, err = move(ref, "payload", j.body); err != nil {
 		return err
 	}
-	if !sound && !j.state().Final() {
+	switch {
+	case sound || j.state().Final():
+	case j.order == 0: // it is on its way to another store, in no list
+		j.flags &^= waitsBatch | scheduled
+		j.become(broker.Dead)
+		j.because(reasonDamaged)
+	default:
 		s.final(w, j, finalRec{state: broker.Dead, reason: reasonDamaged})
 	}
 	return nil

@@ -21,7 +21,7 @@ func (s *State) setRules(q *queue) {
 		if name.kind != broker.LimitSetting {
 			continue
 		}
-		r := &rule{Limit: *t.inForce().Limit, name: name.name, state: s, meters: map[string]*meter{}}
+		r := &rule{Limit: *t.inForce().Limit, name: name.name, queue: q, meters: map[string]*meter{}}
 		r.rate = rateOf(&r.Limit)
 		q.rules[r.name] = r
 		if o := old[r.name]; o != nil && o.Per == r.Per && r.Running == 0 {

@@ -96,6 +96,7 @@ type queue struct {
 	high       int64            // the most jobs that load ever had
 	rates      []savedRate      // while a checkpoint is read
 	holders    map[string]broker.ID
+	move       *move // nil: none that is remembered
 }
 
 // load is what a capacity counts.

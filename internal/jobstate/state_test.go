@@ -22,6 +22,7 @@ type history struct {
 	frames [][]byte
 	leases []Ticket
 	ids    []broker.ID
+	once   bool // no id is enqueued twice
 }
 
 func newHistory(t testing.TB, seed uint64) *history {
@@ -96,7 +97,7 @@ func (h *history) enqueue(queue string) {
 			j.Ordered = r.IntN(2) == 0
 			j.Tenant, j.Group, j.StartWithin, j.Retain = "a", "b", 5*time.Second, time.Duration(r.IntN(3)-1)*time.Minute
 		case 4:
-			if len(h.ids) > 0 && r.IntN(3) == 0 {
+			if !h.once && len(h.ids) > 0 && r.IntN(3) == 0 {
 				j.ID = h.ids[r.IntN(len(h.ids))]
 			}
 			j.Headers = map[string]string{"spool.codec": "json", "x": "y"}
@@ -152,7 +153,7 @@ func (h *history) configure(queue string) {
 			*pick = []string{"s"}
 		}
 	}
-	if err := h.s.Configure(&h.w, queue, &c); err != nil {
+	if err := h.s.Configure(&h.w, queue, &c); err != nil && !(h.once && errors.Is(err, broker.ErrConflict)) { // of two clocks that drift apart
 		h.t.Fatal(err)
 	}
 	for _, t := range h.s.Settings(queue) {
@@ -233,7 +234,7 @@ func check(t testing.TB, s *State) {
 	t.Helper()
 	jobs, withLife := 0, 0
 	for _, q := range s.queues {
-		for j := range q.jobs.all(&s.jobs) {
+		for j := range q.kept() {
 			jobs++
 			if j.lived() {
 				withLife++
@@ -352,6 +353,7 @@ func (l *lane) counted() (n int) {
 
 func TestReplayAndCheckpointsGiveTheSameState(t *testing.T) {
 	for seed := range uint64(80) {
+		t.Logf("seed %d", seed)
 		h := newHistory(t, seed)
 		var saved []byte
 		cut := 0
@@ -361,39 +363,47 @@ func TestReplayAndCheckpointsGiveTheSameState(t *testing.T) {
 				saved, cut = encode(t, h.s), len(h.frames)
 			}
 		}
-		check(t, h.s)
-		want := encode(t, h.s)
-		replayed := New(nil, nil)
-		for i, f := range h.frames {
-			if err := replayed.Apply(f, uint32(i+1), 64); err != nil {
-				t.Fatalf("seed %d, frame %d: %v", seed, i, err)
-			}
-		}
-		check(t, replayed)
-		if !bytes.Equal(want, encode(t, replayed)) {
-			t.Fatalf("seed %d: the replayed state differs", seed)
-		}
-		loaded := New(nil, nil)
-		if err := loaded.Decode(bytes.NewReader(saved)); err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(saved, encode(t, loaded)) {
-			t.Fatalf("seed %d: a loaded checkpoint is written differently", seed)
-		}
-		for i, f := range h.frames[cut:] {
-			if err := loaded.Apply(f, uint32(cut+i+1), 64); err != nil {
-				t.Fatalf("seed %d, frame %d after the checkpoint: %v", seed, i, err)
-			}
-		}
-		check(t, loaded)
-		if !bytes.Equal(want, encode(t, loaded)) {
-			t.Fatalf("seed %d: checkpoint and replay differ from replay", seed)
-		}
-		compareUses(t, replayed, loaded)
+		h.checkReplay(saved, cut)
 	}
 }
 
-func compareUses(t *testing.T, a, b *State) {
+// checkReplay compares the state with what its frames give, all of them, and
+// those behind a checkpoint.
+func (h *history) checkReplay(saved []byte, cut int) {
+	t := h.t
+	t.Helper()
+	check(t, h.s)
+	want := encode(t, h.s)
+	replayed := New(nil, nil)
+	for i, f := range h.frames {
+		if err := replayed.Apply(f, uint32(i+1), 64); err != nil {
+			t.Fatalf("frame %d: %v", i, err)
+		}
+	}
+	check(t, replayed)
+	if !bytes.Equal(want, encode(t, replayed)) {
+		t.Fatal("the replayed state differs")
+	}
+	loaded := New(nil, nil)
+	if err := loaded.Decode(bytes.NewReader(saved)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(saved, encode(t, loaded)) {
+		t.Fatal("a loaded checkpoint is written differently")
+	}
+	for i, f := range h.frames[cut:] {
+		if err := loaded.Apply(f, uint32(cut+i+1), 64); err != nil {
+			t.Fatalf("frame %d after the checkpoint: %v", i, err)
+		}
+	}
+	check(t, loaded)
+	if !bytes.Equal(want, encode(t, loaded)) {
+		t.Fatal("checkpoint and replay differ from replay")
+	}
+	compareUses(t, replayed, loaded)
+}
+
+func compareUses(t testing.TB, a, b *State) {
 	t.Helper()
 	if len(a.uses.files) != len(b.uses.files) {
 		t.Fatalf("uses: %d files and %d", len(a.uses.files), len(b.uses.files))

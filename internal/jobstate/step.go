@@ -114,8 +114,8 @@ func CheckCommand(cmd *broker.Command) error {
 	if cmd.Kind < broker.CancelJobs || cmd.Kind > broker.ResumeQueue {
 		return fmt.Errorf("%w: command %d is unknown", broker.ErrInvalid, cmd.Kind)
 	}
-	if cmd.Filter.Settings {
-		return fmt.Errorf("%w: a filter of settings is for watching them", broker.ErrInvalid)
+	if cmd.Filter.Settings || cmd.Filter.Reason != "" {
+		return fmt.Errorf("%w: a filter of settings or of a reason is for watching them", broker.ErrInvalid)
 	}
 	if n := len(cmd.Reason); n > broker.MaxReasonBytes {
 		return fmt.Errorf("%w: reason has %d bytes, the limit is %d", broker.ErrInvalid, n, broker.MaxReasonBytes)
@@ -215,8 +215,8 @@ func CheckList(f *broker.Filter, n int) error {
 	switch {
 	case len(f.States) != 1 || f.States[0] < broker.Scheduled || f.States[0] > broker.Cancelled:
 		return fmt.Errorf("%w: a list is of exactly one state, not %d", broker.ErrInvalid, len(f.States))
-	case f.Settings:
-		return fmt.Errorf("%w: a filter of settings is for watching them", broker.ErrInvalid)
+	case f.Settings || f.Reason != "":
+		return fmt.Errorf("%w: a filter of settings or of a reason is for watching them", broker.ErrInvalid)
 	case f.Queue == "":
 		return fmt.Errorf("%w: a list is of one queue, and none is named", broker.ErrInvalid)
 	case n < 1 || n > broker.MaxPageJobs:

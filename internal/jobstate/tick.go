@@ -19,7 +19,7 @@ func (s *State) Tick(w *Writer, now Now, t *broker.Tick) (won bool, err error) {
 		return false, nil // a cursor never goes back
 	}
 	sched := s.schedule(t.Queue, t.Schedule)
-	if sched == nil || sched.paused || sched.due != due || now.Wall < due {
+	if sched == nil || sched.paused || s.queues[t.Queue].moving() || sched.due != due || now.Wall < due {
 		return false, nil
 	}
 	if err := s.checkAll(t.Queue, t.Jobs); err != nil {

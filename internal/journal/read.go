@@ -38,7 +38,11 @@ func (l *Log) Behind() int64 {
 	}
 	n := end.Offset - pos.Offset
 	for s := pos.Segment; s < end.Segment && s < pos.Segment+64; s++ {
-		n += l.sizeOf(s)
+		size, err := l.FileBytes(SegmentFile(s))
+		if err != nil {
+			size = l.o.FirstSegmentBytes // dropped meanwhile
+		}
+		n += size
 	}
 	return max(n, frameAlign)
 }

@@ -14,23 +14,18 @@ import (
 	"github.com/spoolq/spool/internal/vfs/crashfs"
 )
 
-// syncs is what handles of one machine sync: how often, how long it takes, and
-// with what outcome.
-type syncs struct {
-	n     atomic.Int32
-	takes time.Duration
-	err   error
-}
-
-func (s *syncs) on(m *crashfs.Machine) {
+// countSyncs counts the syncs of the log on a machine, each of which does what is
+// given.
+func countSyncs(m *crashfs.Machine, do func() error) *atomic.Int32 {
+	var n atomic.Int32
 	m.Inject(func(op crashfs.Op) error {
 		if op.Kind != crashfs.OpSync || !strings.HasSuffix(op.Path, ".log") {
 			return nil
 		}
-		s.n.Add(1)
-		time.Sleep(s.takes)
-		return s.err
+		n.Add(1)
+		return do()
 	})
+	return &n
 }
 
 // openSyncing opens handles that have synced once, after which they trust their
@@ -51,8 +46,10 @@ func TestOneSyncIsForAllWhoWaitedForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := crashfs.New(crashfs.Config{Seed: 1})
 		all := openSyncing(t, m, 5)
-		s := syncs{takes: syncPatience / 4}
-		s.on(m)
+		n := countSyncs(m, func() error {
+			time.Sleep(syncPatience / 4)
+			return nil
+		})
 		var wg sync.WaitGroup
 		var own atomic.Int32
 		for i, l := range all {
@@ -70,8 +67,8 @@ func TestOneSyncIsForAllWhoWaitedForTheLast(t *testing.T) {
 			synctest.Wait()
 		}
 		wg.Wait()
-		if s.n.Load() != 2 || own.Load() != 2 {
-			t.Errorf("%d syncs for five processes, of which %d say that it was theirs; want the first one's, and one for the rest", s.n.Load(), own.Load())
+		if n.Load() != 2 || own.Load() != 2 {
+			t.Errorf("%d syncs for five processes, of which %d say that it was theirs; want the first one's, and one for the rest", n.Load(), own.Load())
 		}
 	})
 }
@@ -84,16 +81,18 @@ func TestASyncIsNotForWhatCameAfterItBegan(t *testing.T) {
 		all := openSyncing(t, m, 2)
 		a, b := all[0], all[1]
 		must(t, appendOne(a, "first", Settle))
-		s := syncs{takes: syncPatience / 2}
-		s.on(m)
+		n := countSyncs(m, func() error {
+			time.Sleep(syncPatience / 2)
+			return nil
+		})
 		done := make(chan error, 1)
 		go func() { done <- a.Sync() }()
 		synctest.Wait()
 		must(t, appendOne(b, "second", Settle))
 		must(t, b.Sync())
 		must(t, <-done)
-		if s.n.Load() != 2 {
-			t.Errorf("%d syncs, want one for each", s.n.Load())
+		if n.Load() != 2 {
+			t.Errorf("%d syncs, want one for each", n.Load())
 		}
 	})
 }
@@ -156,8 +155,10 @@ func TestNobodySyncsAfterAFailedSync(t *testing.T) {
 		all := openSyncing(t, m, 2)
 		a, b := all[0], all[1]
 		must(t, appendOne(a, "first", Settle))
-		s := syncs{takes: syncPatience / 2, err: syscall.EIO}
-		s.on(m)
+		n := countSyncs(m, func() error {
+			time.Sleep(syncPatience / 2)
+			return syscall.EIO
+		})
 		done := make(chan error, 2)
 		go func() { done <- a.Sync() }()
 		synctest.Wait()
@@ -168,8 +169,8 @@ func TestNobodySyncsAfterAFailedSync(t *testing.T) {
 				t.Errorf("answered %v", err)
 			}
 		}
-		if s.n.Load() != 1 {
-			t.Errorf("%d syncs, want the one that failed", s.n.Load())
+		if n.Load() != 1 {
+			t.Errorf("%d syncs, want the one that failed", n.Load())
 		}
 	})
 }

@@ -227,6 +227,7 @@ func (w *Watcher) offer(c jobstate.Change) {
 	}
 	if c.ID.IsZero() || f.Queue != "" && f.Queue != c.Queue || f.Task != "" && f.Task != c.Task ||
 		f.Tenant != "" && f.Tenant != c.Tenant || f.Group != "" && f.Group != c.Group ||
+		f.Reason != "" && f.Reason != c.Reason ||
 		len(f.States) > 0 && !slices.Contains(f.States, c.State) || len(f.IDs) > 0 && !slices.Contains(f.IDs, c.ID) {
 		return
 	}

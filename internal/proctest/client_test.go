@@ -94,6 +94,9 @@ func (r *clientRole) do(o order) (answer event, err error) {
 			answer.Token, answer.Attempt = l.Token, l.Job.Attempt
 		}
 		return answer, err
+	case "wall":
+		answer.Number = time.Now().UnixNano()
+		return answer, nil
 	case "requeue": // in small steps
 		n, err := r.client.Apply(ctx, broker.Command{Kind: broker.RequeueJobs, Limit: o.N})
 		answer.Number = int64(n)

@@ -1,6 +1,6 @@
-// Package proctest has no code. Its tests run the file broker and the worker
-// in processes of their own, on real directories, and kill, stop and starve
-// them: what a machine in memory cannot show.
+// Package proctest has no code. Its tests run the file broker, the Redis broker
+// and the worker in processes of their own, on real directories and servers, and
+// kill, stop and starve them: what a machine in memory cannot show.
 //
 // A test starts its own binary again (TestMain) with a plan that names a role:
 // a client that follows orders, a worker, a producer. A process tells what it

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker/filebroker"
+	"github.com/spoolq/spool/broker/redisbroker"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -26,7 +28,7 @@ const planVar = "SPOOL_PROCTEST_PLAN"
 // plan says what a process does. Who reads it sees to the fields of its role.
 type plan struct {
 	Role   string
-	Store  string // directory of the store
+	Store  string // directory of the store, or the URL of a broker on Redis
 	Ledger string // file to append events to, in place of standard output
 	Name   string
 
@@ -37,6 +39,12 @@ type plan struct {
 	NoSync      bool
 	Mount       string // of a client: where to mount a file system first
 	Ticks       bool   // of a flow worker: it declares schedules
+	Relay       bool   // of a producer: its jobs have follow-ups in the other queues
+	Replicas    int    // on Redis: how many have to confirm
+
+	// Wall is by how much the process's own wall clock is off. The monotonic
+	// one, by which processes compare what they tell, stays right.
+	Wall time.Duration
 }
 
 // The roles.
@@ -71,6 +79,11 @@ func follow(text string) error {
 	var p plan
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return err
+	}
+	if p.Wall != 0 {
+		if err := moveWall(p.Wall); err != nil {
+			return err
+		}
 	}
 	// Whoever execs a command must not pass the plan on.
 	if err := os.Unsetenv(planVar); err != nil {
@@ -174,7 +187,14 @@ func untilTold(other func(order)) (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
+// moveWall moves the wall clock of this process, and of no other, to be off by
+// so much. Where nobody knows how, no test asks for it.
+var moveWall func(time.Duration) error
+
 func openStore(p plan) (*spool.Client, error) {
+	if strings.Contains(p.Store, "://") {
+		return openRedis(p)
+	}
 	cfg := filebroker.Config{AllowUnsafeFS: true} // a container's temporary directory is an overlay
 	if p.NoSync {
 		cfg.Sync = filebroker.SyncNever
@@ -184,4 +204,28 @@ func openStore(p plan) (*spool.Client, error) {
 		return nil, err
 	}
 	return spool.New(b, spool.Config{}), nil
+}
+
+// openRedis tries again while the server is not there: whoever starts a process
+// would start it again.
+func openRedis(p plan) (*spool.Client, error) {
+	for begun := now(); ; <-time.After(20 * time.Millisecond) {
+		b, err := redisbroker.Open(context.Background(), p.Store, redisbroker.Config{WaitReplicas: p.Replicas})
+		if err == nil {
+			return spool.New(b, spool.Config{}), nil
+		}
+		if now()-begun > patience {
+			return nil, err
+		}
+	}
+}
+
+// fullRun leaves a test of several seconds on servers to the full run, without the
+// race detector, under which processes are killed before they have begun: .ci/run
+// makes it.
+func fullRun(t *testing.T) {
+	t.Helper()
+	if testing.Short() || raced {
+		t.Skip("it takes long: go test without -short and -race runs it")
+	}
 }

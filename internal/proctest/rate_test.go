@@ -61,8 +61,12 @@ func TestProofThatNoWindowExceedsItsRate(t *testing.T) {
 			}
 			late := watched()
 			t.Logf("the machine woke who waited for a moment %v late on average, %v at worst", late.mean, late.worst)
+			told := make([][]event, len(workers))
+			for i, w := range workers {
+				told[i], _ = w.told("start")
+			}
 			for _, p := range paces {
-				p.judge(t, workers, span, late)
+				p.judge(t, told, span, p.least(late))
 			}
 		})
 	}
@@ -107,18 +111,29 @@ func fill(t *testing.T, dir string, span time.Duration) {
 			for i := range specs {
 				specs[i] = p.task.With(args{}, spool.Tenant(p.of))
 			}
-			for some := range slices.Chunk(specs, broker.MaxBatchJobs) {
-				_, err := c.Enqueue(t.Context(), some...)
-				must(t, err)
-			}
+			enqueueAll(t, c, specs)
 		}
 	})
 }
 
-// judge compares the claims of all workers with the rate.
-func (p *paced) judge(t *testing.T, workers []*process, span time.Duration, late lateness) {
+// enqueueAll adds jobs in calls of as many as the broker takes.
+func enqueueAll(t *testing.T, c *spool.Client, specs []spool.Spec) (ids []spool.ID) {
 	t.Helper()
-	at, took := p.claims(t, workers, span)
+	for some := range slices.Chunk(specs, min(broker.MaxBatchJobs, c.Broker().Caps().MaxBatch)) {
+		got, err := c.Enqueue(t.Context(), some...)
+		must(t, err)
+		for _, e := range got {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids
+}
+
+// judge compares the claims of all workers, of which each has told its starts,
+// with the rate. At least is the part of what is allowed that has to be used.
+func (p *paced) judge(t *testing.T, told [][]event, span time.Duration, least float64) {
+	t.Helper()
+	at, took := p.claims(t, told, span)
 	worst := largestBurst(at, p.rate)
 	allowed := float64(p.rate.Burst) + float64(p.rate.Count)*span.Seconds()/p.rate.Per.Seconds()
 	use := float64(len(at)) / allowed
@@ -127,18 +142,17 @@ func (p *paced) judge(t *testing.T, workers []*process, span time.Duration, late
 	if worst > float64(p.rate.Burst) {
 		t.Errorf("%s %s: a window holds %.6f claims more than rate × window, allowed are %d", p.task.Name(), p.of, worst, p.rate.Burst)
 	}
-	if least := p.least(late); use < least {
+	if use < least {
 		t.Errorf("%s %s: %.2f %% of what is allowed is used, want %.2f %%", p.task.Name(), p.of, 100*use, 100*least)
 	}
 }
 
 // claims are the instants of the claims of all workers within span of the
 // first, sorted, and how many each worker made in all.
-func (p *paced) claims(t *testing.T, workers []*process, span time.Duration) (at []int64, took []int) {
+func (p *paced) claims(t *testing.T, told [][]event, span time.Duration) (at []int64, took []int) {
 	t.Helper()
-	took = make([]int, len(workers))
-	for i, w := range workers {
-		starts, _ := w.told("start")
+	took = make([]int, len(told))
+	for i, starts := range told {
 		for _, e := range starts {
 			if e.Name == p.task.Name() && e.Of == p.of {
 				at = append(at, e.Claimed.UnixNano())

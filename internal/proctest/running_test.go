@@ -19,15 +19,7 @@ func TestProofThatNothingRunsTwiceAtATimeOrGetsStuck(t *testing.T) {
 	top := t.TempDir()
 	dir, ledgers := filepath.Join(top, "jobs"), filepath.Join(top, "ledgers")
 	must(t, os.Mkdir(ledgers, 0o700))
-	lines := []*line{{name: alone.Name()}}
-	with(t, dir, func(c *spool.Client) {
-		lines[0].enqueue(t, c, n, alone)
-		for _, g := range []string{"a", "b", "c"} {
-			l := &line{name: "group " + g, ordered: true}
-			l.enqueue(t, c, n, sequence, spool.Group(g))
-			lines = append(lines, l)
-		}
-	})
+	lines := newLines(t, dir, n)
 	f := newFleet(t)
 	for i := range 4 {
 		name := fmt.Sprintf("worker-%d", i)
@@ -35,12 +27,34 @@ func TestProofThatNothingRunsTwiceAtATimeOrGetsStuck(t *testing.T) {
 		f.add(plan{Role: asFlow, Store: dir, Name: name, Ledger: filepath.Join(ledgers, name), Concurrency: 4, TTL: 5 * time.Minute})
 	}
 	f.killFor(span)
-	with(t, dir, func(c *spool.Client) {
+	finishLines(t, f, dir, ledgers, lines)
+}
+
+// newLines enqueues n jobs of each sort of which one runs at a time.
+func newLines(t *testing.T, store string, n int) []*line {
+	t.Helper()
+	lines := []*line{{name: alone.Name()}}
+	with(t, store, func(c *spool.Client) {
+		lines[0].enqueue(t, c, n, alone)
+		for _, g := range []string{"a", "b", "c"} {
+			l := &line{name: "group " + g, ordered: true}
+			l.enqueue(t, c, n, sequence, spool.Group(g))
+			lines = append(lines, l)
+		}
+	})
+	return lines
+}
+
+// finishLines lets the four workers of a fleet work what is left, and judges.
+func finishLines(t *testing.T, f *fleet, store, ledgers string, lines []*line) {
+	t.Helper()
+	with(t, store, func(c *spool.Client) {
+		n := int64(len(lines[0].ids))
 		left := unfinished(t, c)
 		eventually(t, "every process runs again", func() bool { return f.order(order{Do: "hurry"}) == 4 })
-		eventually(t, "the workers have worked what is left", func() bool { return unfinished(t, c) == 0 })
+		drained(t, c)
 		t.Logf("%d kills; %d of %d jobs were left to work after the last one", f.kills, left, 4*n)
-		if left < int64(n)/10 {
+		if left < n/10 {
 			t.Error("there was not always work")
 		}
 	})
@@ -50,7 +64,7 @@ func TestProofThatNothingRunsTwiceAtATimeOrGetsStuck(t *testing.T) {
 	if t.Logf("%d leases ended while their handlers ran", cut); cut == 0 {
 		t.Error("no kill hit a running handler")
 	}
-	with(t, dir, func(c *spool.Client) {
+	with(t, store, func(c *spool.Client) {
 		all := recount(t, c)
 		for _, l := range lines {
 			l.judge(t, all, runs)
@@ -67,11 +81,7 @@ type line struct {
 
 func (l *line) enqueue(t *testing.T, c *spool.Client, n int, task *spool.Task[args], opts ...spool.JobOption) {
 	t.Helper()
-	got, err := c.Enqueue(t.Context(), slices.Repeat([]spool.Spec{task.With(args{}, opts...)}, n)...)
-	must(t, err)
-	for _, e := range got {
-		l.ids = append(l.ids, e.ID)
-	}
+	l.ids = append(l.ids, enqueueAll(t, c, slices.Repeat([]spool.Spec{task.With(args{}, opts...)}, n))...)
 }
 
 // run is the lease of one run, on the store's clock: it was valid from its

@@ -18,6 +18,9 @@ import (
 
 type args struct{}
 
+// childArgs name the job whose follow-up it is.
+type childArgs struct{ Of spool.ID }
+
 // The tasks that a worker runs.
 var (
 	note  = spool.Define[args]("note")  // returns at once
@@ -29,6 +32,9 @@ var (
 	spawn = spool.Define[args]("spawn") // starts a command that outlives the process
 	burn  = spool.Define[args]("burn")  // burns the processor until the order "open"
 	storm = spool.Define[args]("storm") // starts commands all the time
+
+	relay = spool.Define[args]("relay", spool.Retain(time.Hour), again) // its ack brings a child to each other queue
+	child = spool.Define[childArgs]("child", spool.Retain(time.Hour))
 
 	mixed = spool.Define[args]("mixed", spool.MaxAttempts(3), spool.Retain(time.Hour),
 		spool.Backoff(spool.Exponential{First: 5 * time.Millisecond, Max: 50 * time.Millisecond})) // anything can happen
@@ -83,6 +89,9 @@ func runWorker(t *teller, p plan) error {
 		<-time.After(rand.N(60 * time.Millisecond)) // or it would never be killed in the middle
 		return anything()
 	})
+
+	relay.Handle(w, r.relay)
+	child.Handle(w, func(context.Context, childArgs) error { return nil })
 
 	ctx, stop := untilTold(r.follow)
 	defer stop()
@@ -165,6 +174,23 @@ func (r *workerRole) spawn(ctx context.Context, a args) error {
 	}
 	r.tell(event{What: "spawned", Number: int64(cmd.Process.Pid)})
 	return r.hold(ctx, a)
+}
+
+// relays are the queues of tasks that have follow-ups in one another.
+var relays = []string{"a", "b", "c"}
+
+func (r *workerRole) relay(ctx context.Context, _ args) error {
+	l := spool.LeaseFrom(ctx)
+	for _, q := range relays {
+		if q == l.Job.Queue {
+			continue
+		}
+		if _, err := l.Enqueue(ctx, child.With(childArgs{l.Job.ID}, spool.Queue(q))); err != nil {
+			return err
+		}
+	}
+	<-time.After(rand.N(40 * time.Millisecond)) // or it would never be killed in the middle
+	return anything()
 }
 
 // anything is how a handler of mixed ends.

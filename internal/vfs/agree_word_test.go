@@ -46,7 +46,6 @@ func wordWakes(t *testing.T, p *place) {
 		}
 		woken <- nil
 	}()
-	time.Sleep(5 * time.Millisecond) // so that it waits, as a rule
 	b.Store(1)
 	p.WakeWord(b)
 	ok(t, soon(t, "WaitWord", woken))

@@ -73,6 +73,9 @@ func (b *Bench) Run(ctx context.Context, names []string) (rows []Row, err error)
 			continue
 		}
 		row, err := b.measure(ctx, &op)
+		if ctx.Err() != nil {
+			return nil, errors.Join(context.Cause(ctx), idle.end())
+		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", op.name, err), idle.end())
 		}
@@ -83,6 +86,9 @@ func (b *Bench) Run(ctx context.Context, names []string) (rows []Row, err error)
 	}
 	b.say(idleName)
 	row, err := idle.row(ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", idleName, err)
 	}

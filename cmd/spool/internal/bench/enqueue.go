@@ -86,7 +86,7 @@ func (b *Bench) enqueueProcesses() operation {
 		start: func(ctx context.Context, dir string) (func(context.Context) (round, error), func() error, error) {
 			var all group
 			for range processes {
-				p, err := b.spawn(Role{Do: roleEnqueue, Store: dir})
+				p, err := b.spawn(ctx, Role{Do: roleEnqueue, Store: dir})
 				if err != nil {
 					return nil, nil, errors.Join(err, all.end())
 				}

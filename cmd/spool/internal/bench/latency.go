@@ -28,7 +28,7 @@ func (b *Bench) latency() operation {
 			if err != nil {
 				return nil, nil, err
 			}
-			p, err := b.spawn(Role{Do: roleWork, Store: dir})
+			p, err := b.spawn(ctx, Role{Do: roleWork, Store: dir})
 			if err != nil {
 				return nil, nil, errors.Join(err, s.client.Close())
 			}
@@ -89,7 +89,7 @@ func (b *Bench) startIdle(ctx context.Context, wanted bool) (*idler, error) {
 	if !wanted {
 		return &idler{}, nil
 	}
-	p, err := b.spawn(Role{Do: roleIdle, Store: b.Dir + "/" + idleName})
+	p, err := b.spawn(ctx, Role{Do: roleIdle, Store: b.Dir + "/" + idleName})
 	if err != nil {
 		return nil, err
 	}

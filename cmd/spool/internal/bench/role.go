@@ -144,10 +144,13 @@ type process struct {
 	in  io.WriteCloser
 	enc *json.Encoder
 	dec *json.Decoder
+
+	spare func() bool // ends that the process is killed with its context
 }
 
-// spawn starts a process and waits until its store is open.
-func (b *Bench) spawn(r Role) (*process, error) {
+// spawn starts a process and waits until its store is open. It ends with ctx at
+// the latest.
+func (b *Bench) spawn(ctx context.Context, r Role) (*process, error) {
 	cmd, err := b.Command(r)
 	if err != nil {
 		return nil, err
@@ -164,6 +167,7 @@ func (b *Bench) spawn(r Role) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	p.spare = context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	p.enc, p.dec = json.NewEncoder(p.in), json.NewDecoder(bufio.NewReader(out))
 	var ready report
 	if err := p.hear(&ready); err != nil {
@@ -188,6 +192,7 @@ func (p *process) hear(v any) error {
 
 // end tells the process to finish and waits for it.
 func (p *process) end() error {
+	p.spare()
 	if err := errors.Join(p.in.Close(), p.cmd.Wait()); err != nil {
 		return fmt.Errorf("end a process: %w", err)
 	}

@@ -93,7 +93,7 @@ func (b *Bench) fresh() operation {
 			return func(ctx context.Context) (m round, err error) {
 				var plain round
 				for range 4 {
-					if err := errors.Join(b.once(&plain, empty), b.once(&m, dir)); err != nil {
+					if err := errors.Join(b.once(ctx, &plain, empty), b.once(ctx, &m, dir)); err != nil {
 						return m, err
 					}
 				}
@@ -105,9 +105,9 @@ func (b *Bench) fresh() operation {
 }
 
 // once times a process that enqueues one job.
-func (b *Bench) once(m *round, dir string) error {
+func (b *Bench) once(ctx context.Context, m *round, dir string) error {
 	begun := time.Now()
-	p, err := b.spawn(Role{Do: roleOnce, Store: dir})
+	p, err := b.spawn(ctx, Role{Do: roleOnce, Store: dir})
 	if err != nil {
 		return err
 	}

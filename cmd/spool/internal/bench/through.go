@@ -23,7 +23,7 @@ func (b *Bench) through() operation {
 			end := func() error { return errors.Join(producers.end(), workers.end()) }
 			for range processes {
 				for role, to := range map[string]*group{roleBatch: &producers, roleMany: &workers} {
-					p, err := b.spawn(Role{Do: role, Store: dir})
+					p, err := b.spawn(ctx, Role{Do: role, Store: dir})
 					if err != nil {
 						return nil, nil, errors.Join(err, end())
 					}

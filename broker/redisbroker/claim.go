@@ -1,0 +1,222 @@
+package redisbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
+)
+
+// Flags of a claim; see lua/claim.lua.
+const (
+	claimIdle = 1 << iota // wait as idle when it comes back short
+	claimMark             // remember that nothing was there
+	claimPast             // a mark that nothing was there is over
+)
+
+const (
+	// pollEvery is how often a claim looks that waits to be woken: wake-ups are
+	// hints, and may be lost.
+	pollEvery = 5 * time.Second
+	// idleLast is how long a claim is known as idle.
+	idleLast = 2 * pollEvery
+)
+
+// Claim implements broker.Broker. It takes at most 256 jobs; More says that there
+// are others.
+func (b *Broker) Claim(ctx context.Context, c broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
+	if r.Wait < 0 {
+		return broker.Claimed{}, fmt.Errorf("%w: a claim that waits %v", broker.ErrInvalid, r.Wait)
+	}
+	if err := jobstate.CheckClaim(&r); err != nil {
+		return broker.Claimed{}, err
+	}
+	deadline := time.Now().Add(r.Wait)
+	look := claimLook{b: b, call: c, r: &r}
+	got, err := look.once(ctx)
+	if err != nil || len(got.Leases) > 0 || r.Wait == 0 {
+		return got, err
+	}
+	return look.wait(ctx, deadline)
+}
+
+// claimLook is a claim under way.
+type claimLook struct {
+	b      *Broker
+	call   broker.Call
+	r      *broker.ClaimRequest
+	looks  int
+	waiter *waiter // nil before it waits
+}
+
+// wait looks again and again, until there is a job or the time is over.
+func (l *claimLook) wait(ctx context.Context, deadline time.Time) (broker.Claimed, error) {
+	b := l.b
+	l.waiter = b.hub.enter()
+	defer b.hub.leave(l.waiter)
+	if l.r.Queues == nil { // who hears of new queues reads their list after that
+		if err := b.hub.listen(ctx, l.waiter, nil, true); err != nil {
+			return broker.Claimed{}, err
+		}
+	}
+	for {
+		queues, _, err := l.queues(ctx)
+		if err != nil {
+			return broker.Claimed{}, err
+		}
+		if err := b.hub.listen(ctx, l.waiter, queues, l.r.Queues == nil); err != nil {
+			return broker.Claimed{}, err
+		}
+		l.waiter.hush()
+		got, err := l.from(ctx, queues)
+		left := time.Until(deadline)
+		if err != nil || len(got.Leases) > 0 || left <= 0 {
+			if err == nil && (len(got.Leases) == 0 || len(queues) > 1) {
+				b.hub.withdraw(l.waiter, queues)
+			}
+			return got, err
+		}
+		if got.More {
+			continue // it met only jobs that a limit holds back, and did not get through them
+		}
+		next := min(left, pollEvery/2+rand.N(pollEvery/2))
+		if got.NextDue > 0 {
+			next = min(next, got.NextDue)
+		}
+		if err := l.waiter.wait(ctx, b, next); err != nil {
+			b.hub.withdraw(l.waiter, queues)
+			return broker.Claimed{}, err
+		}
+	}
+}
+
+// queues returns where to look, and whether there may be more: then it is the
+// list of a short time ago.
+func (l *claimLook) queues(ctx context.Context) (queues []string, old bool, err error) {
+	if l.r.Queues != nil {
+		return l.r.Queues, false, nil
+	}
+	if queues := l.b.recent(); queues != nil {
+		return queues, true, nil
+	}
+	queues, err = l.b.queues(ctx)
+	return queues, false, err
+}
+
+// once looks once, without waiting.
+func (l *claimLook) once(ctx context.Context) (broker.Claimed, error) {
+	if err := l.b.alive(ctx); err != nil {
+		return broker.Claimed{}, err
+	}
+	queues, old, err := l.queues(ctx)
+	if err != nil {
+		return broker.Claimed{}, err
+	}
+	got, err := l.from(ctx, queues)
+	if !old || err != nil || len(got.Leases) > 0 || got.More {
+		return got, err
+	}
+	all, err := l.b.queues(ctx)
+	if err != nil {
+		return broker.Claimed{}, err
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(q string) bool { return slices.Contains(queues, q) })
+	if len(all) == 0 {
+		return got, nil
+	}
+	more, err := l.from(ctx, all)
+	if got.NextDue > 0 && (more.NextDue == 0 || got.NextDue < more.NextDue) {
+		more.NextDue = got.NextDue
+	}
+	return more, err
+}
+
+// hurry is how long a claim that has leases waits for what another queue has.
+func (l *claimLook) hurry() time.Duration {
+	ttl := l.r.TTL
+	if ttl == 0 {
+		ttl = broker.DefaultLeaseTTL
+	}
+	return min(ttl/4, time.Second)
+}
+
+// from claims from queues in their order.
+func (l *claimLook) from(ctx context.Context, queues []string) (got broker.Claimed, err error) {
+	for _, q := range queues {
+		if broker.ValidName(q) != nil {
+			continue // there is no such queue
+		}
+		most := min(l.r.Max, maxBatch) - len(got.Leases)
+		if most == 0 {
+			got.More = true
+			break
+		}
+		one, err := l.queue(ctx, q, most, len(queues) > 1)
+		if errors.Is(err, errNoQueue) {
+			continue
+		} else if err != nil && len(got.Leases) > 0 {
+			break // what was taken is answered
+		} else if err != nil {
+			return got, err
+		}
+		if len(got.Leases) == 0 && len(one.Leases) > 0 {
+			// They run out while the server of the next queue is away.
+			var stop context.CancelFunc
+			ctx, stop = context.WithTimeout(ctx, l.hurry())
+			defer stop()
+		}
+		got.Leases = append(got.Leases, one.Leases...)
+		got.More = got.More || one.More
+		if one.NextDue > 0 && (got.NextDue == 0 || one.NextDue < got.NextDue) {
+			got.NextDue = one.NextDue
+		}
+	}
+	l.looks++
+	if !l.r.Remote {
+		l.b.hold(got.Leases, l.r.TTL)
+	}
+	return got, nil
+}
+
+// queue claims from one queue.
+func (l *claimLook) queue(ctx context.Context, queue string, most int, several bool) (got broker.Claimed, err error) {
+	var flags byte
+	var waiter broker.ID
+	if l.waiter != nil {
+		flags, waiter = claimIdle, l.waiter.id
+	}
+	if l.looks > 0 {
+		flags |= claimPast
+	} else if several {
+		flags |= claimMark
+	}
+	p := newPacker(l.call.ID).u8(flags).u32(most).u32(broker.MaxCallBytes).u64(micros(l.r.TTL)).u64(idleLast.Microseconds()).id(waiter).str(l.r.Worker)
+	if l.r.Tasks == nil {
+		p = p.u16(65535)
+	} else {
+		p = p.u16(len(l.r.Tasks))
+		for _, task := range l.r.Tasks {
+			p = p.str(task[:min(len(task), broker.MaxNameBytes)])
+		}
+	}
+	run := l.b.call
+	if l.waiter != nil {
+		run = l.b.change // it has to know that somebody waits for its first job
+	}
+	u, err := run(ctx, l.b.s.claim, queue, p)
+	if err != nil {
+		return got, err
+	}
+	got.More = u.u8() == 1
+	got.NextDue = time.Duration(u.uint(8)) * time.Microsecond
+	for range u.count() {
+		j := u.job(queue)
+		got.Leases = append(got.Leases, broker.Lease{Job: j, Token: j.Token, ExpiresAt: j.LeaseExpiresAt})
+	}
+	return got, u.err
+}

@@ -1,0 +1,92 @@
+package redisbroker
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/redistest"
+)
+
+// commands is how many commands scripts have made since the last reset.
+func commands(t *testing.T, s *redistest.Server, do func()) (n int) {
+	t.Helper()
+	s.Must("CONFIG", "RESETSTAT")
+	do()
+	text, err := s.Do("INFO", "commandstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(fmt.Sprint(text), "\r\n") {
+		name, rest, ok := strings.Cut(line, ":calls=")
+		if !ok || strings.Contains(name, "eval") || strings.Contains(name, "config") || strings.Contains(name, "info") {
+			continue
+		}
+		calls, _, _ := strings.Cut(rest, ",")
+		c, err := strconv.Atoi(calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += c
+	}
+	return n
+}
+
+// What a job costs in commands says whether it goes the short ways, on a machine
+// of any speed.
+func TestAPlainJobCostsFewCommands(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	fill(t, b, "q", 400, 100, nil)
+	var leases []broker.Lease
+	for _, c := range []struct {
+		what string
+		jobs int
+		most int // commands
+		do   func()
+	}{
+		{"an enqueue alone", 1, 12, func() { fill(t, b, "q", 1, 1, nil) }},
+		{"an enqueue of 100", 100, 120, func() { fill(t, b, "q", 100, 100, nil) }},
+		{"a claim of 100", 100, 160, func() { leases = take(t, b, "q", 100) }},
+		{"an ack of 100", 100, 120, func() {
+			list := make([]broker.Settlement, len(leases))
+			for i, l := range leases {
+				list[i] = broker.Settlement{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Ack}
+			}
+			if _, err := b.Settle(t.Context(), broker.NewCall(), list); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		if n := commands(t, s, c.do); n > c.most {
+			t.Errorf("%s takes %d commands, at most %d are allowed", c.what, n, c.most)
+		}
+	}
+}
+
+func TestAClaimCostsTheSameWhateverWaitsBehindALimit(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	limit := broker.Setting{Kind: broker.LimitSetting, Name: "one", Limit: &broker.Limit{Tasks: []string{"limited"}, Running: 1}}
+	if err := b.Configure(t.Context(), broker.NewCall(), "q", broker.Change{Set: []broker.Setting{limit}}); err != nil {
+		t.Fatal(err)
+	}
+	claim := func() {
+		got, err := b.Claim(t.Context(), broker.NewCall(), broker.ClaimRequest{Queues: []string{"q"}, Max: 50, TTL: time.Minute, Worker: "w"})
+		if err != nil || len(got.Leases) != 50 {
+			t.Fatalf("%d leases, %v", len(got.Leases), err)
+		}
+	}
+	fill(t, b, "q", 1000, 250, nil)
+	before := commands(t, s, claim)
+	fill(t, b, "q", 20_000, 250, func(i int, n *broker.NewJob) { n.Task, n.Priority = "limited", 1 })
+	take(t, b, "q", 100) // the first of them runs, and the others are parked
+	if after := commands(t, s, claim); after > before+20 {
+		t.Errorf("a claim takes %d commands beside a line behind a limit, %d without", after, before)
+	}
+}

@@ -1,0 +1,86 @@
+-- queue: the configuration of a queue, KEYS[1]: what every script reads first
+-- and writes last. It is one string: see layout.go, which names its fields.
+
+local Q = { dirty = false }
+local QF = '>BI6I8i8I4I3I4I6I8I6I8I6I6I8I6I8I6I8I8I8I8I8I8I8I8I8I8I8I4'
+local VERSION = 1
+
+-- The bits of flags.
+local PAUSED, LIMITS, WEIGHTS, CAPS, RETAINS = 1, 2, 4, 8, 16
+
+-- load reads the configuration. It returns nil, or the answer to every call.
+function Q.load()
+	local s = call('GET', KEYS[1])
+	if not s then return UNKNOWN_QUEUE end
+	if string.byte(s) ~= VERSION then return NEWER end
+	local i
+	Q.version, Q.seq, Q.last, Q.off, Q.fix, Q.tasks, Q.flags, Q.depth, Q.bytes, Q.ready, Q.rbytes, Q.high, Q.tdepth,
+	Q.tbytes, Q.tready, Q.trbytes, Q.revision, Q.due0, Q.due1, Q.lease, Q.start0, Q.start1, Q.keep, Q.wake, Q.keyed,
+	Q.watch, Q.await, Q.idle, Q.parked, i = unpack_(QF, s)
+	Q.ageing = 0
+	if #s >= i then Q.ageing = unpack_('>d', s, i) end
+	return nil
+end
+
+function Q.save()
+	local s = pack(QF,
+		Q.version, Q.seq, Q.last, Q.off, Q.fix, Q.tasks, Q.flags, Q.depth, Q.bytes, Q.ready, Q.rbytes, Q.high, Q.tdepth,
+		Q.tbytes, Q.tready, Q.trbytes, Q.revision, Q.due0, Q.due1, Q.lease, Q.start0, Q.start1, Q.keep, Q.wake, Q.keyed,
+		Q.watch, Q.await, Q.idle, Q.parked)
+	if Q.ageing ~= 0 then s = s .. pack('>d', Q.ageing) end
+	call('SET', KEYS[1], s)
+end
+
+function Q.is(flag) return band(Q.flags, flag) ~= 0 end
+function Q.mark(flag, on)
+	if on then Q.flags = bor(Q.flags, flag) else Q.flags = band(Q.flags, bnot(flag)) end
+end
+
+-- next numbers places, entries into states and leases. The numbers keep up with
+-- the wall clock (32 for each millisecond), so that they go on above those that a
+-- failover has lost.
+function Q.next()
+	Q.seq = Q.seq + 1
+	return Q.seq
+end
+
+-- clock sets the time of a call: Q.wall, which can step, and Q.now, which goes
+-- on from its last value when the wall clock steps back.
+function Q.clock(arg)
+	local wall, steady = Time.read(arg)
+	if not steady then
+		steady = wall + Q.off
+		if steady < Q.last then
+			Q.off = Q.last - wall
+			steady = Q.last
+		end
+	end
+	Q.wall, Q.now = wall, max(steady, Q.last)
+	Q.seq = max(Q.seq, floor(wall / 1000) * 32)
+end
+
+-- promote makes at most n due jobs ready, and expire ends at most n leases that are
+-- over; each returns whether there may be more.
+function Q.promote(n)
+	if Q.due0 > Q.now and Q.due1 > Q.wall then return false end
+	return Life.promote(n)
+end
+
+function Q.expire(n)
+	if Q.lease > Q.now then return false end
+	return Life.expired(n)
+end
+
+-- passed notes that all that was due by now is done.
+function Q.passed() Q.last = Q.now end
+
+-- make makes the configuration of a new queue.
+function Q.make()
+	Q.version, Q.ageing = VERSION, 0
+	for _, name in ipairs({
+		'seq', 'last', 'off', 'fix', 'tasks', 'flags', 'depth', 'bytes', 'ready', 'rbytes', 'high', 'tdepth', 'tbytes',
+		'tready', 'trbytes', 'revision', 'watch', 'await', 'idle', 'parked',
+	}) do Q[name] = 0 end
+	for _, name in ipairs({ 'due0', 'due1', 'lease', 'start0', 'start1', 'keep', 'wake', 'keyed' }) do Q[name] = NEVER end
+	Q.save()
+end

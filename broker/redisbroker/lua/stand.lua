@@ -1,0 +1,157 @@
+-- stand: a set of lanes of one task out of which the best can be taken: the
+-- open ones (o and the task), or those that wait at a gate (p, gate, task).
+-- Its sorted sets: v priorities, highest first; for each priority b the tenants
+-- that have had no more than their turn, by the head of their first lane, a the
+-- others by service, g all of them by head (with ageing alone); and for each
+-- tenant e its lanes by head.
+
+local Stand = {}
+
+local function seven(at) return pack('>I7', at) end
+
+-- entrant puts a tenant where it belongs whose first head was (at0, sq0) and is
+-- (at1, sq1) now; nil for none.
+function Stand.entrant(S, pb, tenant, at0, sq0, at1, sq1)
+	local base = P .. S
+	local bk, ak, gk = base .. 'b' .. pb, base .. 'a' .. pb, base .. 'g' .. pb
+	if at0 then
+		if call('ZREM', bk, sq0 .. tenant) == 0 then call('ZREM', ak, seven(at0) .. sq0 .. tenant) end
+		if Q.ageing ~= 0 then call('ZREM', gk, sq0 .. tenant) end
+	end
+	if at1 then
+		local service = Turn.service(pb, tenant)
+		if service <= Turn.now(pb) then
+			call('ZADD', bk, at1, sq1 .. tenant)
+		else
+			call('ZADD', ak, service, seven(at1) .. sq1 .. tenant)
+		end
+		if Q.ageing ~= 0 then call('ZADD', gk, at1, sq1 .. tenant) end
+		if not at0 then call('ZADD', base .. 'v', 2147483648 - unpack_('>I4', pb), pb) end
+	elseif call('EXISTS', bk, ak) == 0 then
+		call('ZREM', base .. 'v', pb)
+	end
+end
+
+-- change moves lane l of a stand from head old to head new; nil for none.
+function Stand.change(S, l, old, new)
+	local ek = P .. S .. 'e' .. l.pb .. l.tenant
+	local at0, m0 = top(ek)
+	if old then call('ZREM', ek, old.sq .. l.id) end
+	if new then
+		call('ZADD', ek, new.at, new.sq .. l.id)
+		if at0 and not old and (new.at > at0 or new.at == at0 and new.sq .. l.id > m0) then return end -- behind others
+	end
+	local at1, m1 = top(ek)
+	if m0 ~= m1 or at0 ~= at1 then
+		Stand.entrant(S, l.pb, l.tenant, at0, m0 and string.sub(m0, 1, 6), at1, m1 and string.sub(m1, 1, 6))
+	end
+end
+
+-- Candidates are compared by what they show: lane, at, seq (the spot of its
+-- head), tenant, pb, eff.
+function Stand.before(x, y)
+	if Q.ageing ~= 0 and x.aged ~= y.aged then return x.aged < y.aged end
+	if x.pb ~= y.pb then return x.pb > y.pb end
+	if x.eff ~= y.eff then return x.eff < y.eff end
+	if x.at ~= y.at then return x.at < y.at end
+	return x.sq < y.sq
+end
+
+local function candidate(S, pb, tenant)
+	local at, m = top(P .. S .. 'e' .. pb .. tenant)
+	if not at then return nil end
+	local c = { S = S, pb = pb, tenant = tenant, at = at, sq = string.sub(m, 1, 6), lane = string.sub(m, 7) }
+	c.eff = Turn.effective(pb, tenant)
+	if Q.ageing ~= 0 then c.aged = at - (unpack_('>I4', pb) - PLAIN) * Q.ageing end
+	return c
+end
+
+-- level returns the candidate of one priority. Tenants change sides late, when
+-- they come to the top.
+function Stand.level(S, pb)
+	local bk, ak = P .. S .. 'b' .. pb, P .. S .. 'a' .. pb
+	local now = Turn.now(pb)
+	for _ = 1, 1000 do
+		local at, m = top(bk)
+		local service, n = top(ak)
+		local tenant = m and string.sub(m, 7)
+		local other = n and string.sub(n, 14)
+		if m and Turn.service(pb, tenant) > now then
+			call('ZREM', bk, m)
+			call('ZADD', ak, Turn.service(pb, tenant), seven(at) .. m)
+		elseif n and Turn.service(pb, other) < now then
+			call('ZREM', ak, n)
+			call('ZADD', bk, (unpack_('>I7', n)), string.sub(n, 8))
+		elseif n and Turn.service(pb, other) ~= service then
+			call('ZADD', ak, Turn.service(pb, other), n)
+		elseif not m and not n then
+			return nil
+		else
+			-- Those whose service is just now are alike on both sides: the earlier head.
+			local b = m ~= nil
+			if m and n and service == now then
+				local oat = unpack_('>I7', n)
+				b = at < oat or at == oat and m < string.sub(n, 8)
+			end
+			local c = candidate(S, pb, b and tenant or other)
+			if c then return c end
+			call('ZREM', b and bk or ak, b and m or n) -- it stands there without a lane
+		end
+	end
+end
+
+-- prove puts a lane right that has head h, wherever it is missing in its stand.
+-- It returns whether it was.
+function Stand.prove(S, l, h)
+	local base = P .. S
+	local ek = base .. 'e' .. l.pb .. l.tenant
+	local wrong = not call('ZSCORE', ek, h.sq .. l.id)
+	if wrong then call('ZADD', ek, h.at, h.sq .. l.id) end
+	local at, m = top(ek)
+	local sq = string.sub(m, 1, 6)
+	if not call('ZSCORE', base .. 'b' .. l.pb, sq .. l.tenant) and not call('ZSCORE', base .. 'a' .. l.pb, seven(at) .. sq .. l.tenant)
+		or Q.ageing ~= 0 and not call('ZSCORE', base .. 'g' .. l.pb, sq .. l.tenant) then
+		Stand.entrant(S, l.pb, l.tenant, at, sq, at, sq)
+		wrong = true
+	end
+	return call('ZADD', base .. 'v', 2147483648 - unpack_('>I4', l.pb), l.pb) == 1 or wrong
+end
+
+-- oldest is best with ageing: of each priority the tenant whose head was due
+-- first, and of those that are alike the one to serve first.
+function Stand.oldest(S)
+	local best
+	for _, pb in ipairs(call('ZRANGE', P .. S .. 'v', 0, -1)) do
+		local gk = P .. S .. 'g' .. pb
+		local at = top(gk)
+		if at then
+			for _, m in ipairs(call('ZRANGEBYSCORE', gk, at, at, 'LIMIT', 0, 100)) do
+				local c = candidate(S, pb, string.sub(m, 7))
+				if c and (not best or Stand.before(c, best)) then best = c end
+			end
+		end
+	end
+	return best
+end
+
+-- best returns the lane that a claim serves first, or nil.
+function Stand.best(S)
+	if Q.ageing ~= 0 then return Stand.oldest(S) end
+	local v = P .. S .. 'v'
+	local from = 0
+	while true do
+		local pb = call('ZRANGE', v, from, from)[1]
+		if not pb then return nil end
+		local c = Stand.level(S, pb)
+		if c then return c end
+		from = from + 1
+	end
+end
+
+-- tenants is how many stand at a priority.
+function Stand.tenants(S, pb) return call('ZCARD', P .. S .. 'b' .. pb) + call('ZCARD', P .. S .. 'a' .. pb) end
+
+-- single reports whether one lane alone stands at a priority.
+function Stand.single(S, pb, tenant)
+	return Stand.tenants(S, pb) == 1 and call('ZCARD', P .. S .. 'e' .. pb .. tenant) == 1
+end

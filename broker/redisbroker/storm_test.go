@@ -1,0 +1,222 @@
+package redisbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/redistest"
+)
+
+// storm is producers and workers, each with a client of its own, while somebody
+// does something to the server. It notes what was acknowledged.
+type storm struct {
+	t       *testing.T
+	url     string
+	cfg     Config
+	forgets bool        // claims may be forgotten: their leases are lost then
+	over    atomic.Bool // producers stop
+	added   sync.Map    // broker.ID → true: its enqueue was acknowledged
+	acked   sync.Map    // broker.ID → true: its ack was acknowledged
+	count   atomic.Int64
+	done    atomic.Int64
+}
+
+func (s *storm) open() *Broker {
+	b, err := Open(context.Background(), s.url, s.cfg)
+	if err != nil {
+		s.t.Error(err)
+	}
+	return b
+}
+
+// until repeats a call with its id until its outcome is known.
+func until[T any](call func() (T, error)) (T, error) {
+	for {
+		if v, err := call(); !errors.Is(err, broker.ErrUnknown) {
+			return v, err
+		}
+	}
+}
+
+func (s *storm) produce() {
+	b := s.open()
+	defer func() { _ = b.Close() }()
+	for !s.over.Load() {
+		jobs := make([]broker.NewJob, 1+rand.IntN(20))
+		for i := range jobs {
+			jobs[i] = broker.NewJob{Task: "t", Payload: []byte("p"), Retain: time.Hour, Tenant: fmt.Sprint(rand.IntN(3))}
+			jobs[i].MakeID()
+		}
+		c := broker.NewCall()
+		if _, err := until(func() ([]broker.Enqueued, error) { return b.Enqueue(context.Background(), c, "q", jobs) }); err != nil {
+			s.t.Errorf("enqueue: %v", err)
+			return
+		}
+		for _, j := range jobs {
+			s.added.Store(j.ID, true)
+		}
+		s.count.Add(int64(len(jobs)))
+	}
+}
+
+// work claims and acks until everything that was added is done.
+func (s *storm) work(worker string) {
+	b := s.open()
+	defer func() { _ = b.Close() }()
+	for !s.over.Load() || s.done.Load() < s.count.Load() {
+		c := broker.NewCall()
+		got, err := until(func() (broker.Claimed, error) {
+			return b.Claim(context.Background(), c, broker.ClaimRequest{Queues: []string{"q"}, Max: 10, TTL: time.Minute, Worker: worker, Wait: 100 * time.Millisecond})
+		})
+		if err != nil {
+			s.t.Errorf("claim: %v", err)
+			return
+		}
+		if len(got.Leases) > 0 && !s.settle(b, got.Leases) {
+			return
+		}
+	}
+}
+
+func (s *storm) settle(b *Broker, leases []broker.Lease) bool {
+	list := make([]broker.Settlement, len(leases))
+	for i, l := range leases {
+		if _, twice := s.acked.Load(l.Job.ID); twice {
+			s.t.Errorf("job %s runs again after its ack was acknowledged", l.Job.ID)
+		}
+		list[i] = broker.Settlement{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Ack}
+	}
+	c := broker.NewCall()
+	answers, err := until(func() ([]broker.Settled, error) { return b.Settle(context.Background(), c, list) })
+	if err != nil {
+		s.t.Errorf("settle: %v", err)
+		return false
+	}
+	for i, a := range answers {
+		if s.forgets && errors.Is(a.Err, broker.ErrLeaseLost) {
+			continue // claimed again, with a larger token
+		}
+		if a.Err != nil {
+			s.t.Errorf("job %s: %v", list[i].Ref.ID, a.Err)
+			continue
+		}
+		if _, twice := s.acked.Swap(list[i].Ref.ID, true); twice {
+			s.t.Errorf("job %s was acked twice", list[i].Ref.ID)
+		}
+		s.done.Add(1)
+	}
+	return true
+}
+
+// run lets the storm rage while weather is made, and judges what is left.
+func (s *storm) run(weather func(more func(jobs int64))) {
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(s.produce)
+		wg.Go(func() { s.work(fmt.Sprint("w", i)) })
+	}
+	weather(func(jobs int64) {
+		for from, end := s.done.Load(), time.Now().Add(time.Minute); s.done.Load() < from+jobs; <-time.After(time.Millisecond) {
+			if s.t.Failed() || time.Now().After(end) {
+				s.over.Store(true)
+				s.t.Fatal("no job is done any more")
+			}
+		}
+	})
+	s.over.Store(true)
+	wg.Wait()
+	s.added.Range(func(id, _ any) bool {
+		if _, ok := s.acked.Load(id); !ok {
+			s.t.Errorf("job %s was enqueued, and never done", id)
+		}
+		return true
+	})
+	b := s.open()
+	defer func() { _ = b.Close() }()
+	counts, err := b.Counts(context.Background(), "q")
+	if err != nil || len(counts) != 1 {
+		s.t.Fatalf("counts %+v, %v", counts, err)
+	}
+	n, all := counts[0], s.count.Load()
+	if n.Done != all || n.Ready+n.Leased+n.Scheduled+n.Dead+n.Cancelled != 0 || n.Depth != 0 || n.Totals.Enqueued != all || n.Totals.Acked != all {
+		s.t.Errorf("%d jobs were enqueued and done; the queue counts %+v", all, n)
+	}
+	s.t.Logf("%d jobs", all)
+}
+
+func TestAStormLosesAndDoublesNothingWhileTheServerIsKilled(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{Persistence: redistest.Always})
+	s := &storm{t: t, url: server.URL()}
+	s.run(func(more func(jobs int64)) {
+		for range 5 {
+			more(500)
+			server.Kill()
+			server.Restart()
+		}
+		more(500)
+	})
+}
+
+func TestAStormLosesAndDoublesNothingWhileConnectionsAreCut(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	p := redistest.NewProxy(t, server.Addr())
+	s := &storm{t: t, url: p.URL()}
+	s.run(func(more func(jobs int64)) {
+		for range 20 {
+			more(100)
+			p.Cut()
+		}
+		more(100)
+	})
+}
+
+func TestAStormLosesAndDoublesNothingWhileTheSlotMoves(t *testing.T) {
+	set := redistest.StartCluster(t, redistest.Options{})
+	s := &storm{t: t, url: set.URL()}
+	slot := set.Slot(namesOf("spool")("q").config)
+	s.run(func(more func(jobs int64)) {
+		for range 3 {
+			more(300)
+			m := set.Migrate(slot)
+			m.Begin()
+			for m.Move(50) == 50 {
+			}
+			m.End()
+		}
+		more(300)
+	})
+}
+
+func TestAStormDoublesNothingAndLosesNothingThatAReplicaHas(t *testing.T) {
+	slow(t)
+	set := redistest.StartSentinel(t, redistest.Options{})
+	s := &storm{t: t, url: set.URL(), forgets: true, cfg: Config{WaitReplicas: 1, WaitTimeout: 300 * time.Millisecond}}
+	s.run(func(more func(jobs int64)) {
+		more(300)
+		set.Failover()
+		more(300)
+	})
+}
+
+// Clients give up on replies and repeat their calls while the server stands
+// still; when it goes on it runs both.
+func TestAStormLosesAndDoublesNothingWhileTheServerStandsStill(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	s := &storm{t: t, url: server.URL(), cfg: Config{CallTimeout: 200 * time.Millisecond}}
+	s.run(func(more func(jobs int64)) {
+		for range 4 {
+			more(300)
+			server.Stop()
+			<-time.After(700 * time.Millisecond)
+			server.Cont()
+		}
+		more(300)
+	})
+}

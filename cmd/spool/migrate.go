@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/migrate"
+)
+
+type migrateCmd struct {
+	From   exact  `arg:"" help:"Directory of the store that the queues leave."`
+	To     exact  `arg:"" help:"Directory of the store that they go to; made when it is not there."`
+	Queue  []name `short:"q" placeholder:"NAME" help:"Move these queues; every one when none is given. May be repeated."`
+	Follow bool   `xor:"do" help:"Go on, and move what is still enqueued at the old store, until stopped."`
+	Status bool   `xor:"do" help:"Say how far each move is, and change nothing."`
+	Abort  bool   `xor:"do" help:"Take back moves that have not ended."`
+	Forget bool   `xor:"do" help:"Let queues that have moved be used at the old store again."`
+	TTL    span   `hidden:"" name:"runner-ttl" default:"3s" help:"How long a run is waited for that may have been killed."`
+}
+
+// Help is shown by spool migrate --help.
+func (*migrateCmd) Help() string {
+	return "The store may be in use. A queue rests while it moves, at both stores: nothing of it is claimed and no schedule ticks, enqueues go on. " +
+		"Jobs go with ids, states, tokens, attempts, keys, batches and results; limits, schedules and other settings, and a pause, go too. " +
+		"What runs ends at the old store, and the move waits for it. At the end the queue works at the new store and rests at the old one. " +
+		"If it is stopped, the same command goes on where it was; nothing is lost or doubled, wherever it was killed. " +
+		"What is enqueued at the old store later waits there: run the command again, or with --follow."
+}
+
+// moveSides are the two stores of a move, open.
+type moveSides struct {
+	*app
+	from, to migrate.Side
+	mover    migrate.Mover
+	screen   *moveScreen
+}
+
+// Run moves queues.
+func (c *migrateCmd) Run(a *app) (err error) {
+	ctx, stop := interruptible()
+	defer stop()
+	s, err := c.open(a)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.from.Broker.Close(), s.to.Broker.Close()) }()
+	queues, err := c.queues(ctx, s)
+	if err != nil {
+		return causeOf(ctx, err)
+	}
+	switch {
+	case c.Status:
+		return causeOf(ctx, s.status(ctx, queues))
+	case c.Forget:
+		return causeOf(ctx, s.forget(ctx, queues))
+	case c.Abort:
+		return s.said(ctx, c.abort(ctx, s, queues))
+	}
+	return s.said(ctx, c.move(ctx, s, queues))
+}
+
+// open opens both stores. Only a move makes the new one.
+func (c *migrateCmd) open(a *app) (*moveSides, error) {
+	from, to := string(c.From), string(c.To)
+	if a.sideName(from) == a.sideName(to) {
+		return nil, usagef("%s and %s are one store: two would do", from, to)
+	}
+	s := &moveSides{app: a, from: migrate.Side{Name: a.sideName(from)}, to: migrate.Side{Name: a.sideName(to)}}
+	var err error
+	if s.from.Broker, err = a.openSide(from, changing); err != nil {
+		return nil, err
+	}
+	how := changing
+	if !c.Status && !c.Abort && !c.Forget {
+		how = creating
+	}
+	if s.to.Broker, err = a.openSide(to, how); err != nil {
+		return nil, errors.Join(err, s.from.Broker.Close())
+	}
+	s.screen = newMoveScreen(a, s.from.Name)
+	s.mover = migrate.Mover{From: s.from, To: s.to, Report: s.screen.show, TTL: time.Duration(c.TTL)}
+	return s, nil
+}
+
+// queues lists what is to be moved: what is named, else all that the old store
+// has, or knows to have had.
+func (c *migrateCmd) queues(ctx context.Context, s *moveSides) (names []string, err error) {
+	for _, q := range c.Queue {
+		names = append(names, string(q))
+	}
+	if len(names) > 0 {
+		return names, nil
+	}
+	b := s.from.Broker
+	counts, err := b.Counts(ctx, "")
+	settings, err2 := b.Settings(ctx, "")
+	moves, err3 := b.Moves(ctx, "")
+	for i := range counts {
+		names = append(names, counts[i].Queue)
+	}
+	for i := range settings {
+		names = append(names, settings[i].Queue)
+	}
+	for i := range moves {
+		names = append(names, moves[i].Queue)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), errors.Join(err, err2, err3)
+}
+
+// abort takes back the moves of some queues, all of them when none was named.
+func (c *migrateCmd) abort(ctx context.Context, s *moveSides, queues []string) error {
+	var under []string
+	for _, q := range queues {
+		moves, err := s.from.Broker.Moves(ctx, q)
+		if err != nil {
+			return err
+		}
+		if len(c.Queue) > 0 || len(moves) > 0 && (moves[0].State == broker.Leaving || !moves[0].Turned.IsZero()) {
+			under = append(under, q)
+		}
+	}
+	if len(under) == 0 {
+		return fmt.Errorf("%w: no move from %s to %s is under way", spool.ErrNotFound, s.from.Name, s.to.Name)
+	}
+	return s.each(ctx, under, s.mover.Back)
+}
+
+// passes is how often queues are moved again into which jobs came meanwhile,
+// without --follow: from other queues that were still working.
+const passes = 3
+
+// followEvery is how often --follow looks for more.
+const followEvery = time.Second
+
+// move moves queues, and once more those into which jobs came meanwhile.
+func (c *migrateCmd) move(ctx context.Context, s *moveSides, queues []string) error {
+	err := s.each(ctx, queues, s.mover.Queue)
+	for pass := 1; err == nil; pass++ {
+		var more []string
+		if more, err = s.stragglers(ctx, queues); err != nil || len(more) == 0 && !c.Follow {
+			return err
+		}
+		if pass > passes && !c.Follow {
+			s.note("jobs are still enqueued at %s (queue %s): run the same command again when nobody does so any more, or with --follow", s.from.Name, strings.Join(more, ", "))
+			return nil
+		}
+		if c.Follow && !pause(ctx, followEvery) {
+			return nil // that is how it ends
+		}
+		if len(c.Queue) == 0 {
+			if queues, err = c.queues(ctx, s); err != nil {
+				return err
+			}
+		}
+		err = s.each(ctx, more, s.mover.Queue)
+	}
+	return err
+}
+
+// pause waits, unless ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// stragglers are those of some queues that have jobs at the old store.
+func (s *moveSides) stragglers(ctx context.Context, queues []string) (more []string, err error) {
+	counts, err := s.from.Broker.Counts(ctx, "")
+	for i := range counts {
+		n := &counts[i]
+		if n.Depth+n.Done+n.Dead+n.Cancelled > 0 && slices.Contains(queues, n.Queue) {
+			more = append(more, n.Queue)
+		}
+	}
+	return slices.Compact(more), err
+}
+
+// each moves queue after queue.
+func (s *moveSides) each(ctx context.Context, queues []string, move func(context.Context, string) (migrate.Progress, error)) error {
+	for _, q := range queues {
+		p, err := move(ctx, q)
+		if err := s.screen.done(p, err); err != nil {
+			return err
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.screen.end()
+}
+
+// said says of a move that did not end what to do about it.
+func (s *moveSides) said(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		s.note("the queue rests at both stores: the same command goes on, with --abort it takes the move back")
+		return context.Cause(ctx)
+	case errors.Is(err, spool.ErrNotFound):
+		s.note("%s", strings.Replace(plain(err), "job not found: ", "", 1))
+		return errNothing
+	case errors.Is(err, broker.ErrConflict):
+		s.note("%s", plain(err))
+		s.note("--status shows how far each move is; --abort takes one back that has not ended")
+		return errSaid
+	}
+	s.note("as far as it came, all is kept: the same command goes on")
+	return err
+}
+
+// forget drops the records of moves that have ended.
+func (s *moveSides) forget(ctx context.Context, queues []string) error {
+	for _, q := range queues {
+		moves, err := s.from.Broker.Moves(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, m := range moves {
+			if m.State != broker.Left {
+				continue
+			}
+			err := s.from.Broker.EndMove(ctx, broker.NewCall(), broker.MoveEnd{ID: m.ID, Queue: q, Batch: m.Batch, Forget: true})
+			if err != nil {
+				return err
+			}
+			if err := s.printf("queue %s can be used at %s again", q, s.from.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
