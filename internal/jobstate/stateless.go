@@ -47,25 +47,6 @@ func Stateless(jobs []broker.NewJob) bool {
 	return true
 }
 
-// Adds is by how many bytes a checkpoint becomes larger at most with one job more,
-// but for what is said once of a queue or task.
-func Adds(j *broker.NewJob) int64 {
-	n := 28 + len(j.Tenant) + len(j.Group)
-	if j.Tenant != "" || j.Group != "" {
-		n += 16 // of a lane of its own
-	}
-	if j.Delay > 0 || !j.At.IsZero() {
-		n += 16
-	}
-	if j.Key != "" {
-		n += 112 + 2*len(j.Key)
-	}
-	if j.Retain != 0 || j.StartWithin != 0 || j.BatchSize > 0 || !j.Batch.IsZero() {
-		n += 96 + int(j.BatchSize)/8
-	}
-	return int64(n)
-}
-
 // EnqueueStateless writes what State.Enqueue would write for jobs of which
 // Stateless holds, in a store of which Binds does not. All or none: an error
 // means that nothing was written.
