@@ -17,10 +17,6 @@ var noContext = context.Background()
 // recordBytes is about what a job's record takes beside its payload.
 const recordBytes = 160
 
-// failureAdds is about what a checkpoint says more of a job that was run, and is
-// not done and gone.
-const failureAdds = 96
-
 // Enqueue is Broker.Enqueue.
 func (b *handle) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs []broker.NewJob) (answers []broker.Enqueued, err error) {
 	size, adds := 0, int64(0)
@@ -52,19 +48,15 @@ func (b *handle) Settle(ctx context.Context, _ broker.Call, list []broker.Settle
 	if err := jobstate.CheckSettle(list); err != nil {
 		return nil, err
 	}
-	size, adds := 0, int64(0)
+	size := 0
 	for i := range list {
-		if list[i].Kind != broker.Ack || len(list[i].Result) > 0 {
-			adds += failureAdds
-		}
 		size += recordBytes/2 + len(list[i].Result) + min(len(list[i].Error), broker.MaxErrorBytes)
 		for k := range list[i].FollowUps {
 			size += list[i].FollowUps[k].Job.Size() + recordBytes
-			adds += jobstate.Adds(&list[i].FollowUps[k].Job)
 		}
 	}
 	answers := make([]broker.Settled, len(list))
-	err := b.do(ctx, &op{size: size, adds: adds, class: journal.Settle, decide: func(now jobstate.Now) {
+	err := b.do(ctx, &op{size: size, class: journal.Settle, decide: func(now jobstate.Now) {
 		for i := range list {
 			answers[i] = b.s.Settle(&b.w, now, &list[i])
 		}
@@ -145,6 +137,10 @@ func (b *handle) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (
 	err = b.do(ctx, &op{size: (recordBytes + len(cmd.Reason)) * (1 + len(ids)), class: journal.Settle, decide: func(now jobstate.Now) {
 		step.Changed = b.s.Command(&b.w, now, &cmd, ids)
 	}})
+	if cmd.Kind == broker.DeleteJobs && b.log.Full() {
+		b.room.wanted.Store(true) // what they took on the disk is given back by a compaction
+		b.keeper.poke(false)
+	}
 	return step, err
 }
 

@@ -244,7 +244,7 @@ func (b *handle) commitStateful(ops []*op) (wait waits, err error) {
 	if b.w.Count() == 0 {
 		return wait, nil
 	}
-	if err := b.append(adds(ops)); err != nil {
+	if err := b.append(); err != nil {
 		return nobody, err
 	}
 	if b.s.EpochNumber() != epoch {
@@ -318,12 +318,9 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 			class = journal.Enqueue
 		}
 	}
-	err := b.log.Reserve(size, class)
+	err := b.log.Reserve(size, class, adds(ops))
 	if class == journal.Settle && errors.Is(err, journal.ErrDiskFull) && slices.ContainsFunc(ops, func(o *op) bool { return o.scrapes }) {
 		return ops, nil // the frame may be smaller than was said
-	}
-	if err == nil && class == journal.Enqueue {
-		err = b.log.Cover(adds(ops))
 	}
 	if !errors.Is(err, journal.ErrDiskFull) || class != journal.Enqueue {
 		return ops, err
@@ -338,7 +335,7 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 		size += o.size
 		rest = append(rest, o)
 	}
-	return rest, b.log.Reserve(size, journal.Settle)
+	return rest, b.log.Reserve(size, journal.Settle, 0)
 }
 
 // adds is by how much ops make a checkpoint larger at most.
@@ -351,8 +348,9 @@ func adds(ops []*op) (n int64) {
 
 // append writes the frame. When that fails the state is ahead of the log, and
 // is built anew from it.
-func (b *handle) append(adds int64) error {
-	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.EpochNumber(), Stateful: b.s.Binds(), Adds: adds})
+func (b *handle) append() error {
+	b.log.SetState(b.s.Room())
+	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.EpochNumber(), Stateful: b.s.Binds()})
 	if err != nil {
 		b.ring.take()
 		return errors.Join(err, b.reload())

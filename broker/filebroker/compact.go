@@ -27,6 +27,9 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 	if err := b.want(ctx); err != nil {
 		return c, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
 	b.wg.Add(1)
 	defer b.wg.Done()
 	ok, err := b.log.TryCompactLock()
@@ -34,16 +37,11 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 		return c, public(err)
 	}
 	defer b.log.CompactUnlock()
-	return b.compactLocked(ctx)
-}
-
-// compactLocked is Compact with COMPACT held, which Close waits for.
-func (b *handle) compactLocked(ctx context.Context) (c Compacted, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(b.life, cancel)()
 	if c.BytesBefore, c.UsedBefore, err = b.size(); err != nil {
 		return c, public(err)
+	}
+	if b.log.Full() {
+		err = b.discard() // one that was interrupted may have left the room it took
 	}
 	for more := true; more && err == nil; {
 		more, err = b.compactOnce(ctx, &c)
@@ -86,7 +84,7 @@ func (b *handle) compactOnce(ctx context.Context, c *Compacted) (more bool, err 
 	}
 	moved, more, err := b.evacuate(ctx, s, sealed)
 	if err == nil {
-		err = b.flip(s, sealed)
+		err = b.flip(ctx, s, sealed)
 	}
 	if errors.Is(err, journal.ErrDiskFull) {
 		// What holds nothing any more goes, and makes room to move the rest later.
@@ -114,7 +112,7 @@ func (b *handle) flipUnmoved(ctx context.Context, sealed uint64) (*jobstate.Stat
 	}
 	s, err := b.stateAt(ctx, sealed)
 	if err == nil {
-		err = b.flip(s, sealed)
+		err = b.flip(ctx, s, sealed)
 	}
 	if errors.Is(err, journal.ErrDiskFull) {
 		err = errors.Join(err, b.discard())
@@ -157,6 +155,11 @@ func (b *handle) catchUpWithCurrent() error {
 func (b *handle) seal(ctx context.Context) (n uint64, err error) {
 	if err := b.log.Sync(); err != nil {
 		return 0, err
+	}
+	if b.log.Ahead() == 0 { // so that it is not made under LOCK
+		if err := unlessFull(b.prepareNow(ctx)); err != nil {
+			return 0, err
+		}
 	}
 	err = b.unlessBusy(ctx, func() error {
 		n, err = b.sealNow(ctx)
@@ -224,8 +227,9 @@ func (b *handle) stateAt(ctx context.Context, sealed uint64) (*jobstate.State, e
 
 // flip writes the checkpoint of a sealed segment, and makes it the one that
 // CURRENT names.
-func (b *handle) flip(s *jobstate.State, sealed uint64) error {
-	if err := b.log.WriteCheckpoint(sealed, s.Encode); err != nil {
+func (b *handle) flip(ctx context.Context, s *jobstate.State, sealed uint64) error {
+	err := b.unlessBusy(ctx, func() error { return b.log.WriteCheckpoint(sealed, s.Encode) })
+	if err != nil {
 		return err
 	}
 	next := b.log.Current()

@@ -32,12 +32,11 @@ func (b *handle) Settings(ctx context.Context, queue string) (all []broker.Queue
 
 // Tick is Broker.Tick.
 func (b *handle) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
-	size, adds := 2*recordBytes, int64(0)
+	size := 2 * recordBytes
 	for i := range t.Jobs {
-		adds += jobstate.Adds(&t.Jobs[i])
 		size += t.Jobs[i].Size() + recordBytes
 	}
-	o := &op{size: size, adds: adds, class: journal.Settle}
+	o := &op{size: size, class: journal.Settle}
 	o.decide = func(at jobstate.Now) {
 		now = time.Unix(0, at.Wall).UTC()
 		won, o.err = b.s.Tick(&b.w, at, &t)

@@ -2,7 +2,6 @@ package filebroker
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -176,8 +175,8 @@ func (g *gather) close() {
 }
 
 // do puts o into the next commit, once the state is there if it needs that, and
-// waits for its outcome; on a full disk, unless it is an enqueue, also for room. A caller whose context ends before o was decided
-// leaves, and nothing changes.
+// waits for its outcome; on a full disk, unless it is an enqueue, also for room. A
+// caller whose context ends before o was decided leaves, and nothing changes.
 func (b *handle) do(ctx context.Context, o *op) error {
 	if o.stateless == nil {
 		if err := b.want(ctx); err != nil {
@@ -185,14 +184,13 @@ func (b *handle) do(ctx context.Context, o *op) error {
 		}
 	}
 	err := b.submit(ctx, o)
-	refused := func() bool { return errors.Is(err, broker.ErrFull) && o.class == journal.Settle && !o.decided }
-	for try := 0; refused() && !o.scrapes; try++ {
-		o.scrapes = try == roomTries || !b.makeRoom(ctx)
-		o.state.Store(opWaiting)
-		o.err = nil
-		err = b.submit(ctx, o)
+	switch {
+	case !noRoom(o, err):
+		return err
+	case o.class == journal.Enqueue:
+		return b.enqueueAgain(ctx, o, err)
 	}
-	return err
+	return b.waitForRoom(ctx, o, err)
 }
 
 // submit is do for one who knows that the state is there, or not needed.

@@ -40,6 +40,7 @@ type handle struct {
 	queue  gather
 	member member
 	bells  bells
+	room   room
 	keeper keeper
 	alarm  alarm
 	ahead  ahead
@@ -101,14 +102,11 @@ func holder(sys vfs.System, dir string) []any {
 }
 
 // counters are kept in the end record of a segment: a handle that disagrees
-// with them is wrong, and stops. One without the state knows none. It is asked
-// for them under LOCK, when a segment is sealed: then it says, too, what is gone of
-// what enqueues added to the state.
+// with them is wrong, and stops. One without the state knows none.
 func (b *handle) counters() []byte {
 	if b.s == nil {
 		return nil
 	}
-	b.log.Expect(roomOfState + int64(b.s.Len())*roomOfJob)
 	return b.s.Digest()
 }
 

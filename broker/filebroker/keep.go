@@ -2,12 +2,9 @@ package filebroker
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
-
-	"github.com/spoolq/spool/internal/journal"
 )
 
 // fullRetry is how often room is looked for on a full disk.
@@ -20,9 +17,7 @@ func (b *handle) prepare() {
 		if b.log.Poisoned() != nil {
 			return
 		}
-		if err := b.log.Prepare(); err != nil && !errors.Is(err, journal.ErrDiskFull) {
-			b.report("prepare the next segment", err)
-		}
+		b.report("prepare the next segment", unlessFull(b.log.Prepare()))
 		var again <-chan time.Time
 		if b.log.Full() {
 			again = time.After(fullRetry)
@@ -43,7 +38,7 @@ func (b *handle) prepare() {
 
 // letGoEvery is how often a handle looks whether it has files open that a
 // compaction dropped, and whether one may make room on a full disk.
-const letGoEvery = 5 * time.Second
+const letGoEvery = time.Second
 
 // letGo closes such files, which take their room on the disk until then: nothing
 // else wakes a handle that only enqueues and has nothing to do. They are dropped
@@ -129,21 +124,25 @@ func (b *handle) probe() {
 // keeper is what wakes the compactor of a handle.
 type keeper struct {
 	segment atomic.Uint64
-	wake    chan bool    // whether this handle itself made the log grow
-	vainAt  atomic.Int64 // when a compaction for room failed, monotonic
+	wake    chan bool // whether this handle itself made the log grow
 	vain    vain
 }
 
-// vain is when a compaction of a full disk was of little use, and how many jobs
-// there were. It belongs to compactor.
+// vain is when a compaction of a full disk failed or was of little use, and how many
+// jobs there were. It belongs to compactor.
 type vain struct {
-	at   time.Duration // monotonic; 0: none was
-	jobs int
+	at     time.Duration // monotonic; 0: none was
+	jobs   int
+	failed bool
 }
 
-// vainFor is how long none is tried again after such a one, unless a quarter of
-// the jobs go meanwhile.
-const vainFor = time.Minute
+const (
+	// vainFor is how long none is tried again after one that was of little use,
+	// unless a quarter of the jobs go meanwhile, or the log grows by an eighth.
+	vainFor = time.Minute
+	// failedFor is the same after one that failed.
+	failedFor = 3 * time.Second
+)
 
 // grew wakes the compactor when the log has gone on in another segment.
 func (b *handle) grew() {
@@ -203,7 +202,7 @@ func (b *handle) noteUse(c *Compacted, whole bool, err error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.s != nil {
-			b.keeper.vain = vain{max(b.sys.Monotonic(), 1), b.s.Len()}
+			b.keeper.vain = vain{max(b.sys.Monotonic(), 1), b.s.Len(), err != nil}
 		}
 	case !whole && c.Checkpoint > 0:
 		b.keeper.poke(false)
@@ -221,10 +220,6 @@ const (
 	compactFrom = 32 << 20
 	// liveBytes is about what a job takes in a checkpoint, beside its payload.
 	liveBytes = 40
-	// A checkpoint takes no more than that, as a rule, beside what was added since
-	// the last: for what is said once, and for each job.
-	roomOfState = 64 << 10
-	roomOfJob   = 512
 )
 
 // due reports whether a compaction is worth its while: what is dead outweighs
@@ -250,13 +245,22 @@ func (b *handle) due(patience float64) (bool, error) {
 	return float64(used) > 2*patience*float64(b.live()), nil
 }
 
-// dueOnFull is due on a full disk: when settlements went on in another segment,
-// and while an eighth is dead. mu is held.
+// dueOnFull is due on a full disk: when settlements went on in another segment, or
+// find no place at all, and while an eighth is dead. mu is held.
 func (b *handle) dueOnFull(used int64) bool {
-	if v := b.keeper.vain; v.at != 0 && b.sys.Monotonic()-v.at < vainFor && 4*b.s.Len() >= 3*v.jobs {
+	v := b.keeper.vain
+	since := b.sys.Monotonic() - v.at
+	wanted := b.room.wanted.Swap(false)
+	switch {
+	case v.at == 0:
+	case v.failed && since < failedFor:
+		return false
+	case wanted && since < fullRetry:
+		return false
+	case !wanted && !v.failed && since < vainFor && 4*b.s.Len() >= 3*v.jobs && b.log.LogBytes() < used/8:
 		return false
 	}
-	return b.log.SealedSince() && b.log.Ahead() < 2 || used-b.live() >= used/8
+	return wanted || b.log.SealedSince() && b.log.Ahead() < 2 || used-b.live() >= used/8
 }
 
 // live is about how much a store needs for the jobs that there are; mu is held.

@@ -112,20 +112,8 @@ func (b *handle) recover() error {
 	if err := b.load(func() error { return b.log.Recover(b.apply) }); err != nil {
 		return err
 	}
-	return b.expect()
-}
-
-// expect says how large a checkpoint would be, where nobody knows since the
-// machine was started. LOCK and mu are held.
-func (b *handle) expect() error {
-	if b.log.StateKnown() {
-		return nil
-	}
-	size, err := checkpointSize(b.s)
-	if err == nil {
-		b.log.Expect(size)
-	}
-	return err
+	b.log.SetState(b.s.Room())
+	return nil
 }
 
 // load builds the state from the checkpoint and what read hands out after it.

@@ -3,6 +3,7 @@ package filebroker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -61,7 +62,7 @@ func (s *smallStore24) fill(size int) (jobs int) {
 // within repeats what fails, as long as there is progress now and then.
 func (s *smallStore24) within(what string, try func() (progress, done bool, err error)) {
 	s.Helper()
-	const patience = 4 * letGoEvery
+	const patience = 20 * time.Second // on a machine that is busy
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 	for since := time.Now(); ; {
@@ -180,4 +181,42 @@ func fillRest(t *testing.T, p *crashfs.Process, name string) {
 		t.Fatal(err)
 	}
 	must(t, f.Close())
+}
+
+// TestASmallDiskIsFilledFasterThanItIsDrained lets one process enqueue 1,000 jobs at
+// a time as fast as there is room, and another work off 500 at a time.
+func TestASmallDiskIsFilledFasterThanItIsDrained(t *testing.T) {
+	const jobs = 300_000
+	s := newSmallStore(t)
+	filled := make(chan error, 1)
+	go func() {
+		refused, since := 0, time.Now()
+		poll := time.NewTicker(20 * time.Millisecond)
+		defer poll.Stop()
+		for added := 0; added < jobs; {
+			err := s.enqueue(1000, 10)
+			switch {
+			case err == nil:
+				added += 1000
+				since = time.Now()
+			case !errors.Is(err, broker.ErrFull) || time.Since(since) > 30*time.Second:
+				filled <- fmt.Errorf("after %d jobs: %w", added, err)
+				return
+			default:
+				refused++
+				<-poll.C
+			}
+		}
+		t.Logf("%d calls were refused", refused)
+		filled <- nil
+	}()
+	done := 0
+	s.within("drain", func() (bool, bool, error) {
+		n, err := workOnce(t, s.worker, "q", 500)
+		done += n
+		return n > 0, done == jobs || len(filled) > 0 && n == 0, err
+	})
+	if err := <-filled; err != nil || done != jobs {
+		t.Errorf("%d of %d jobs were worked off: %v", done, jobs, err)
+	}
 }

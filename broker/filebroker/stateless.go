@@ -78,7 +78,7 @@ func (b *handle) endOfLog() (now jobstate.Now, ok bool, err error) {
 		return now, false, err
 	}
 	offset, ok := b.log.Clock()
-	if _, stateful := b.log.Last(); stateful || !ok {
+	if _, stateful := b.log.Last(); stateful || !ok || !b.log.StateKnown() {
 		return now, false, nil
 	}
 	return jobstate.Now{Wall: b.sys.Wall().UnixNano(), Steady: int64(b.sys.Monotonic()) + offset}, true, nil

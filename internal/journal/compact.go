@@ -191,10 +191,10 @@ func (l *Log) commit(next Current) error {
 		return err
 	}
 	l.control.raiseWord(ctlGeneration, next.Generation)
+	l.control.store(ctlCover, 0) // it depends on how large the last checkpoint is
 	l.curMu.Lock()
 	l.cur = next
 	l.curMu.Unlock()
-	l.flipped(next.Checkpoint)
 	return nil
 }
 

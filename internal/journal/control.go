@@ -37,10 +37,9 @@ const (
 	ctlPoison     = 24 // flagSet: poisoned
 	ctlFull       = 25 // flagSet: the reserve is missing
 	ctlGeneration = 26 // that of CURRENT
-	ctlAdded      = 27 // bytes of state that were added, from addedFrom on, see Cover; 0: not known
-	ctlBase       = 28 // how many of these are gone again
-	ctlMark       = 29 // ctlAdded when the active segment was begun
-	ctlCover      = 30 // up to which ctlAdded RESERVE is large enough
+	ctlState      = 27 // bytes that a checkpoint takes, see SetState
+	ctlStateCheck = 28
+	ctlCover      = 29 // for how many bytes of state RESERVE is large enough; 0: not known
 	ctlClock      = 32 // the caller's, see SetClock
 	ctlClockCheck = 33
 
@@ -86,6 +85,9 @@ func (c *control) mapWords() error {
 	}
 	if size < controlSize {
 		if _, err := c.file.WriteAt(make([]byte, controlSize-size), size); err != nil {
+			return err
+		}
+		if err := c.file.Sync(); err != nil { // for its room: a full disk would have none after a power cut
 			return err
 		}
 	}

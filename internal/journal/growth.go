@@ -47,15 +47,14 @@ func (l *Log) least(used int64) int64 {
 	return size
 }
 
-// nextSizes are the size of the next segment that is prepared, by how much the
-// store holds and how fast the one before the active was filled; and the size
-// without the latter, for a disk that has no room for that.
-func (l *Log) nextSizes() (want, least int64) {
-	least = l.o.FirstSegmentBytes
-	if all, spare, err := l.Disk(); err == nil {
-		least = l.least(all - spare - controlSize)
+// nextSize is the size of the next segment that is prepared: by how much the
+// store holds, and how fast the one before the active was filled.
+func (l *Log) nextSize() int64 {
+	all, spare, err := l.Disk()
+	if err != nil {
+		return l.fastSize()
 	}
-	return max(least, l.fastSize()), least
+	return max(l.least(all-spare-controlSize), l.fastSize())
 }
 
 func (l *Log) fastSize() int64 {

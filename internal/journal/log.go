@@ -80,8 +80,6 @@ type Log struct {
 	broken   atomic.Bool // this handle itself was told of a failure
 	prepare  chan struct{}
 	lent     bool         // this handle holds PREP for a compaction, see Lend; under COMPACT
-	sealed   uint64       // what Seal returned last; under COMPACT
-	sealMark uint64       // and ctlAdded at its end
 	lastAsk  atomic.Int64 // when PrepareWanted last fired for a full disk
 }
 

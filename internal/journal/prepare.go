@@ -65,8 +65,9 @@ func (l *Log) setFull(full bool) {
 // Prepare keeps the reserve: room for the next checkpoint, and two zero-filled
 // segments after the active one. When the disk has no room for it, Enqueue
 // is refused in every process (Full) until a Prepare succeeds, and the error
-// wraps ErrDiskFull. It returns nil at once when another handle is preparing.
-// Call it after Open and whenever PrepareWanted fires, not under LOCK; it
+// wraps ErrDiskFull; but there is a segment to go on in as long as RESERVE has
+// the room to spare. ErrBusy, at once, when another handle is preparing. Call it
+// after Open and whenever PrepareWanted fires, not under LOCK; it
 // writes up to twice the size of a segment, and syncs an active segment that
 // is nearly full, so that sealing it takes no long sync under LOCK.
 func (l *Log) Prepare() error {
@@ -77,13 +78,20 @@ func (l *Log) Prepare() error {
 		return err
 	}
 	ok, err := l.tryPrep()
-	if err != nil || !ok {
+	if err != nil {
 		return err
+	}
+	if !ok {
+		return fmt.Errorf("prepare: %w", ErrBusy)
 	}
 	defer l.prepUnlock()
 	err = l.prepareReserve() // first: it is what makes room for segments
 	if err == nil {
 		err = l.prepareSegments()
+	}
+	if errors.Is(err, ErrDiskFull) && l.Ahead() == 0 {
+		l.setFull(true)
+		err = errors.Join(err, l.lendAhead())
 	}
 	if end, ok := l.control.pos(ctlEnd); ok && err == nil && nearlyFull(end, l.sizeOf(end.Segment)) && l.Durable().Before(end) {
 		err = l.Sync()
@@ -107,18 +115,38 @@ func (l *Log) prepareSegments() error {
 		if there {
 			continue
 		}
-		want, least := l.nextSizes()
-		err = l.createSegment(n, nil, want)
-		if want > least && errors.Is(err, ErrDiskFull) {
-			err = l.createSegment(n, nil, least)
-		}
-		if err != nil {
+		if err := l.createAhead(n); err != nil {
 			return err
 		}
 		k = 0 // the log may have gone on meanwhile
 	}
 	l.openAhead()
 	return nil
+}
+
+// createAhead makes segment n as large as suits the log, or else as there is room.
+func (l *Log) createAhead(n uint64) error {
+	size := l.nextSize()
+	err := l.createSegment(n, nil, size)
+	for size > l.smallest() && errors.Is(err, ErrDiskFull) {
+		size = max(size/2, l.smallest())
+		err = l.createSegment(n, nil, size)
+	}
+	return err
+}
+
+// lendAhead makes a segment for a log that has none to go on in out of RESERVE.
+// PREP is held.
+func (l *Log) lendAhead() error {
+	if err := l.lockSoon(); err != nil {
+		return err
+	}
+	size, err := l.lend()
+	l.Unlock() // nobody else makes segments meanwhile
+	if err == nil {
+		err = l.createSegment(l.active()+1, nil, size)
+	}
+	return err
 }
 
 // Ahead is how many of the two segments after the active one are prepared.

@@ -165,8 +165,7 @@ func (l *Log) continueIn(n uint64) error {
 	r.put(b[headerSize:])
 	h := l.encode(&c, KindHead, b, l.carried())
 	l.files.drop(func(id FileID) bool { return id == SegmentFile(n) })
-	want, _ := l.nextSizes()
-	err := l.createSegment(n, b, want)
+	err := l.createSegment(n, b, l.nextSize())
 	if errors.Is(err, ErrDiskFull) {
 		err = l.createSegment(n, b, headSize)
 	}

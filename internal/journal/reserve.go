@@ -7,13 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/spoolq/spool/internal/vfs"
 )
 
 // A compaction is what makes room on a full disk, and takes some itself, before
 // it gives any back: for the checkpoint, while the last one is still there, for
-// the end of a segment and the head of the next, for CURRENT. RESERVE is a file
-// that keeps this room. Its size follows the state: an Enqueue that would make
-// that too large for it is refused.
+// CURRENT, for what it moves. RESERVE is a file that keeps this room. Its size
+// follows the state: an Enqueue that would make that too large for it is refused.
 //
 // With state the most that a checkpoint may take now, and last what the current
 // one takes, RESERVE has max(state, 2·state-last) bytes, and spare. So it is made
@@ -21,64 +22,61 @@ import (
 // turns state bytes of it into the checkpoint, and gives back the rest and last,
 // which is state and spare at least; and what it needs from then on is no more,
 // since the state of a full disk only shrinks. The room of the segments that
-// settlements filled is all for new ones.
+// settlements filled is all for new ones. Where there is none to go on in, spare
+// becomes one (see lend), so that there always is.
 //
-// state is what each frame said that it adds (FrameHeader.Adds), less what turned
-// out to be less: at each flip, and when a caller says so (Expect).
+// While the disk is full nobody takes room but who prepares (PREP): first for
+// RESERVE, then for segments. RESERVE grows under LOCK or PREP, and all else is done
+// to it under both.
 
 const (
-	reserveName = "RESERVE"
-	// addedFrom is where ctlAdded starts, so that nothing is below zero.
-	addedFrom = 1 << 40
-	// guessMost bounds what the log since the last checkpoint is taken to have
-	// added when nobody knows.
-	guessMost = 16 << 20
+	reserveName  = "RESERVE"
+	enlargeLeast = 4 << 10 // a block
+	stateCheck   = 0x5354415445424954
 )
 
 // spareRoom is what RESERVE has for all but the checkpoint.
 func (l *Log) spareRoom() int64 { return l.o.FirstSegmentBytes }
 
-// StateKnown reports whether the size of the state is known since the machine
-// started, and not guessed. LOCK is held.
-func (l *Log) StateKnown() bool { return l.control.load(ctlAdded) != 0 }
+// smallest is the size of a segment that is worth going on in: where there is no
+// room for that, there is none.
+func (l *Log) smallest() int64 { return max(headSize, min(extendBy, l.o.FirstSegmentBytes/4)) }
 
-// Expect says that a checkpoint of all that this handle has read would take so
-// many bytes at most. Without it only what is added counts until the next flip.
-// LOCK is held and the handle caught up.
-func (l *Log) Expect(bytes int64) {
-	c := l.control
-	if !l.StateKnown() {
-		c.store(ctlBase, addedFrom)
-		c.store(ctlMark, addedFrom)
-		c.store(ctlAdded, addedFrom+uint64(bytes))
-		return
-	}
-	c.raiseWord(ctlBase, c.load(ctlAdded)-uint64(bytes))
+// StateKnown reports whether anybody said how large the state is since the machine
+// started. LOCK is held.
+func (l *Log) StateKnown() bool {
+	_, ok := l.state()
+	return ok
 }
 
-// stateBytes is how many bytes a checkpoint takes now at most. LOCK is held.
+func (l *Log) state() (bytes int64, ok bool) {
+	n := l.control.load(ctlState)
+	return int64(n), n^stateCheck == l.control.load(ctlStateCheck)
+}
+
+// SetState says that a checkpoint of all that this handle has read, and of what it
+// is about to append, takes so many bytes at most. Who does not know says by how
+// much a frame adds to it (FrameHeader.Adds). LOCK is held and the handle caught up.
+func (l *Log) SetState(bytes int64) {
+	l.control.store(ctlState, uint64(bytes))
+	l.control.store(ctlStateCheck, uint64(bytes)^stateCheck)
+}
+
+// stateBytes is how many bytes a checkpoint takes now at most: where nobody said,
+// somewhat more than the last. LOCK is held.
 func (l *Log) stateBytes() int64 {
-	if !l.StateKnown() {
-		last := l.lastCheckpoint()
-		l.Expect(last + last/8 + min(l.LogBytes()/2, guessMost))
+	if n, ok := l.state(); ok {
+		return n
 	}
-	return int64(l.control.load(ctlAdded) - l.control.load(ctlBase))
+	last := l.lastCheckpoint()
+	return last + last/8
 }
 
-// added notes what a frame adds to the state. LOCK is held.
-func (l *Log) added(bytes int64) {
-	if n := l.control.load(ctlAdded); n > 0 {
-		l.control.store(ctlAdded, n+uint64(bytes))
+// addState notes what a frame adds to the state. LOCK is held.
+func (l *Log) addState(bytes int64) {
+	if n, ok := l.state(); ok && bytes != 0 {
+		l.SetState(n + bytes)
 	}
-}
-
-// flipped notes how large the state was at the end of the segment that Seal
-// returned: what its checkpoint takes.
-func (l *Log) flipped(checkpoint uint64) {
-	if checkpoint > 0 && checkpoint == l.sealed && l.sealMark > 0 {
-		l.control.raiseWord(ctlBase, l.sealMark-uint64(l.CheckpointBytes(checkpoint)))
-	}
-	l.control.store(ctlCover, 0)
 }
 
 // lastCheckpoint is the size of the checkpoint that CURRENT names, which may be
@@ -93,11 +91,22 @@ func (l *Log) lastCheckpoint() int64 {
 	return l.CheckpointBytes(cur.Checkpoint)
 }
 
-// Cover makes sure that RESERVE is large enough also for adds bytes more of state.
-// Ask it for an Enqueue, after Reserve: its error wraps ErrDiskFull when there is
-// no room for that. LOCK is held and the handle caught up.
-func (l *Log) Cover(adds int64) error {
-	if n := l.control.load(ctlAdded); adds == 0 || n > 0 && n+uint64(adds) <= l.control.load(ctlCover) {
+// needs is how large RESERVE has to be for a state of so many bytes, and covers
+// how large a state is for which it is large enough.
+func (l *Log) needs(state, last int64) int64 { return max(state, 2*state-last) + l.spareRoom() }
+
+func (l *Log) covers(size, last int64) int64 {
+	room := size - l.spareRoom()
+	return min(room, (room+last)/2)
+}
+
+// covered is how large a state may be for RESERVE as it is; 0 when that is not known.
+func (l *Log) covered() int64 { return int64(l.control.load(ctlCover)) }
+
+// cover makes sure that RESERVE is large enough also for adds bytes more of state.
+// Its error wraps ErrDiskFull when there is no room for that. LOCK is held.
+func (l *Log) cover(adds int64) error {
+	if l.covered() > 0 && l.stateBytes()+adds <= l.covered() {
 		return nil
 	}
 	for {
@@ -107,28 +116,21 @@ func (l *Log) Cover(adds int64) error {
 	}
 }
 
-// prepareReserve makes RESERVE as large as it should be, durably: it is there after
-// a power cut, too. PREP is held.
+// prepareReserve makes RESERVE as large as it should be, and for some more jobs, so
+// that a disk which is not full takes some; durably: it is there after a power cut,
+// too. PREP is held.
 func (l *Log) prepareReserve() error {
 	before := l.reserveBytes()
 	for more := true; more; {
-		if err := l.lockSoon(); err != nil {
-			return err
-		}
 		var err error
-		more, err = l.growReserve(0)
-		l.Unlock()
-		if err != nil {
+		if more, err = l.growReserve(l.smallest()); err != nil {
 			return err
 		}
 	}
-	if l.reserveBytes() == before {
-		return nil
+	if size := l.reserveBytes(); size == before {
+		return l.shrinkReserve(size)
 	}
 	f, err := l.sys.Open(join(l.dir, reserveName), os.O_RDWR)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a compaction has it; there is another Prepare after that
-	}
 	if err == nil {
 		err = joinClose(f.Sync(), f)
 	}
@@ -141,11 +143,91 @@ func (l *Log) prepareReserve() error {
 	return nil
 }
 
+// growReserve brings RESERVE a step closer to the size for a state of adds bytes
+// more, and says whether that is not all. LOCK or PREP is held: two who append zeros
+// do not disturb each other.
+func (l *Log) growReserve(adds int64) (more bool, err error) {
+	generation, last := l.control.load(ctlGeneration), l.lastCheckpoint()
+	need := l.needs(l.stateBytes()+adds, last)
+	f, err := l.sys.Open(join(l.dir, reserveName), os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return false, fmt.Errorf("reserve room for a checkpoint: %w", diskFull(err))
+	}
+	size, err := f.Size()
+	if err == nil && size < need {
+		var n int64
+		n, err = enlarge(f, size, min(max(need-size, l.smallest(), size/8), zeroChunk))
+		size += n
+	}
+	l.control.store(ctlCover, uint64(max(l.covers(size, last), 0)))
+	if l.control.load(ctlGeneration) != generation {
+		l.control.store(ctlCover, 0) // last is another one
+	}
+	if err = joinClose(err, f); err != nil {
+		return false, fmt.Errorf("reserve room for a checkpoint: %w", diskFull(err))
+	}
+	return size < need, nil
+}
+
+// shrinkReserve cuts RESERVE down when the store was larger once; on a full disk for
+// any segment that it has room for. It leaves that for later when somebody has LOCK.
+// PREP is held.
+func (l *Log) shrinkReserve(size int64) error {
+	if need := l.needs(l.stateBytes()+l.smallest(), l.lastCheckpoint()); size <= 2*need && !(l.Full() && size > need+l.smallest()) {
+		return nil
+	}
+	ok, err := l.TryLock()
+	if err != nil || !ok {
+		return err
+	}
+	defer l.Unlock()
+	_, err = l.shorten(l.needs(l.stateBytes()+l.smallest(), l.lastCheckpoint()), maxOffset)
+	return err
+}
+
+// zeros are written where room is to be kept.
+var zeros [zeroChunk]byte
+
+// enlarge appends n zeros to a file of size bytes: on a full disk as many as there
+// is room for, which it returns with an error.
+func enlarge(f vfs.File, size, n int64) (done int64, err error) {
+	for step := n; done < n; step = min(step, n-done) {
+		_, err = f.WriteAt(zeros[:step], size+done)
+		if err == nil {
+			done += step
+			continue
+		}
+		if step /= 2; !noSpace(err) || step < enlargeLeast {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// shorten cuts RESERVE down to keep bytes, and a little to spare for CURRENT, but by
+// no more than most bytes, and says by how many. LOCK and PREP are held.
+func (l *Log) shorten(keep, most int64) (gave int64, err error) {
+	f, err := l.sys.Open(join(l.dir, reserveName), os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	size, err := f.Size()
+	gave = min(size-keep-l.smallest()/4, most)
+	if gave &^= 4095; err == nil && gave > 0 {
+		l.control.store(ctlCover, 0)
+		err = f.Truncate(size - gave)
+	}
+	return max(gave, 0), joinClose(err, f)
+}
+
 // lockEvery is how often lockSoon asks for LOCK.
 const lockEvery = time.Millisecond
 
-// lockSoon takes LOCK for a moment's work that nobody waits for: it goes in between
-// those who queue for it.
+// lockSoon takes LOCK for a moment's work in the background: it asks for it now and
+// then, since one goroutine of a process waits for it at a time (see Lock).
 func (l *Log) lockSoon() error {
 	for {
 		if ok, err := l.TryLock(); ok || err != nil {
@@ -155,56 +237,14 @@ func (l *Log) lockSoon() error {
 	}
 }
 
-// growReserve brings RESERVE a step closer to the size for a state of adds bytes
-// more, and says whether that is not all. LOCK is held.
-func (l *Log) growReserve(adds int64) (more bool, err error) {
-	state, last := l.stateBytes()+adds, l.lastCheckpoint()
-	need := max(state, 2*state-last) + l.spareRoom()
-	f, err := l.sys.Open(join(l.dir, reserveName), os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		return false, fmt.Errorf("reserve room for a checkpoint: %w", diskFull(err))
+// lend takes the room for a segment out of what RESERVE has beside the next
+// checkpoint, for a log that has none to go on in. LOCK and PREP are held.
+func (l *Log) lend() (size int64, err error) {
+	size, err = l.shorten(l.stateBytes(), l.spareRoom()/2)
+	if err == nil && size < l.smallest() {
+		err = fmt.Errorf("%w: RESERVE has nothing to spare", ErrDiskFull)
 	}
-	size, err := f.Size()
-	switch {
-	case err != nil:
-	case size < need:
-		n := min(max(need-size, min(extendBy, l.o.FirstSegmentBytes/4)), zeroChunk)
-		if _, err = f.WriteAt(make([]byte, n), size); err == nil {
-			size += n
-		} else if noSpace(err) {
-			l.setFull(true)
-			l.askPrepare(true)
-			err = errors.Join(err, f.Truncate(size))
-		}
-	case size > 2*need: // the store was large once
-		if err = f.Truncate(need); err == nil {
-			size = need
-		}
-	}
-	if err = joinClose(err, f); err != nil {
-		return false, fmt.Errorf("reserve room for a checkpoint: %w", diskFull(err))
-	}
-	room := size - l.spareRoom()
-	if covered := min(room, (room+last)/2) - (state - adds); covered >= adds {
-		l.control.store(ctlCover, l.control.load(ctlAdded)+uint64(covered))
-	}
-	return size < need, nil
-}
-
-// lend cuts RESERVE down to what a checkpoint of so many bytes takes, with some
-// to spare for CURRENT: the rest is for a new segment, or for what is moved. LOCK
-// is held.
-func (l *Log) lend(state int64) error {
-	f, err := l.sys.Open(join(l.dir, reserveName), os.O_RDWR)
-	if err != nil {
-		return err
-	}
-	size, err := f.Size()
-	if keep := state + l.spareRoom()/2; err == nil && size > keep {
-		err = f.Truncate(keep)
-	}
-	l.control.store(ctlCover, 0)
-	return joinClose(err, f)
+	return size, err
 }
 
 // Lend gives a compaction on a full disk what RESERVE has beyond a checkpoint of
@@ -228,10 +268,10 @@ func (l *Log) Lend(state int64) (giveBack func(), err error) {
 		l.prepUnlock()
 	}
 	if err = l.lockSoon(); err == nil {
-		err = l.lend(state)
+		_, err = l.shorten(state+l.spareRoom()/4, maxOffset)
 		l.Unlock()
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		giveBack()
 		return nil, fmt.Errorf("lend what RESERVE has: %w", err)
 	}
@@ -239,7 +279,8 @@ func (l *Log) Lend(state int64) (giveBack func(), err error) {
 }
 
 // intoReserve writes a checkpoint into the room of RESERVE. One that does not fit
-// leaves it for a smaller one, and takes what room there is.
+// leaves it for a smaller one, and takes what room there is. ErrBusy when somebody
+// is just preparing.
 func (l *Log) intoReserve(tmp string, foot footer, write func(io.Writer) error) error {
 	var n counter
 	if err := write(&n); err != nil {
@@ -249,7 +290,13 @@ func (l *Log) intoReserve(tmp string, foot footer, write func(io.Writer) error) 
 	if l.reserveBytes() < need {
 		return l.fillCheckpoint(tmp, os.O_TRUNC, foot, write)
 	}
-	if err := l.lockSoon(); err != nil { // who has it may be about to enlarge RESERVE
+	if !l.lent {
+		if ok, err := l.tryPrep(); err != nil || !ok {
+			return errors.Join(err, ErrBusy)
+		}
+		defer l.prepUnlock()
+	}
+	if err := l.lockSoon(); err != nil { // who enlarges RESERVE has one of the two
 		return err
 	}
 	l.control.store(ctlCover, 0)
@@ -268,6 +315,18 @@ func (l *Log) reserveBytes() int64 {
 		return 0
 	}
 	return info.Size
+}
+
+// missingRoom is how much the disk has to have at least for Enqueues: for RESERVE
+// and the two segments ahead. LOCK is held.
+func (l *Log) missingRoom(adds int64) int64 {
+	n := max(0, l.needs(l.stateBytes()+adds+l.smallest(), l.lastCheckpoint())-l.reserveBytes())
+	return n + int64(2-l.Ahead())*l.smallest()
+}
+
+// refusal is the error of an Enqueue for which there is no room. LOCK is held.
+func (l *Log) refusal(adds int64) error {
+	return fmt.Errorf("%w: %s needs %d bytes more of room", ErrDiskFull, l.dir, l.missingRoom(adds))
 }
 
 // counter counts what is written to it.

@@ -46,13 +46,13 @@ func (l *Log) rollFor(n int, class Class) error {
 	return l.roll()
 }
 
-// extendBy is how far a segment is extended at least.
+// extendBy is how far a segment is extended at least, and the smallest one that
+// is made as a rule.
 const extendBy = 64 << 10
 
 // extend makes sure that the active segment has room for a frame of n bytes and
-// the end record after it: else a full disk would keep the segment from being
-// sealed, and so everybody from the reserve. On a full disk RESERVE comes first.
-func (l *Log) extend(n int, class Class) error {
+// the end record after it, so that no disk is too full to write or to seal it.
+func (l *Log) extend(n int) error {
 	segment := l.at.pos.Segment
 	need := l.at.pos.Offset + frameSize(n) + l.endSpace()
 	if l.roomOf == segment && need <= l.room {
@@ -71,18 +71,13 @@ func (l *Log) extend(n int, class Class) error {
 	if need <= size {
 		return nil
 	}
-	if class == Settle && l.Full() && l.reserveBytes() == 0 {
+	if l.Full() && l.covered() < l.stateBytes() {
 		return fmt.Errorf("extend segment %d: %w: first there has to be room for a checkpoint", segment, ErrDiskFull)
 	}
-	more := max(need-size, min(extendBy, l.o.FirstSegmentBytes/4))
+	more := max(need-size, l.smallest())
 	_, err = f.WriteAt(make([]byte, more), size)
-	if noSpace(err) && class == Settle && more > need-size {
-		more = need - size
-		_, err = f.WriteAt(make([]byte, more), size)
-	}
 	if noSpace(err) {
-		l.setFull(true)
-		l.askPrepare(true)
+		err = errors.Join(err, f.Truncate(size)) // others need what was got
 	}
 	if err != nil {
 		return fmt.Errorf("extend segment %d: %w", segment, diskFull(err))
@@ -92,9 +87,9 @@ func (l *Log) extend(n int, class Class) error {
 }
 
 // extendOrRoll is extend, but that a settlement goes to the next segment when one
-// is prepared and the disk has no room to extend this one, which was made small.
+// is prepared and there is no room to extend this one.
 func (l *Log) extendOrRoll(n int, class Class) error {
-	err := l.extend(n, class)
+	err := l.extend(n)
 	if class != Settle || !errors.Is(err, ErrDiskFull) {
 		return err
 	}
@@ -104,7 +99,7 @@ func (l *Log) extendOrRoll(n int, class Class) error {
 	if err := l.roll(); err != nil {
 		return err
 	}
-	return l.extend(n, class)
+	return l.extend(n)
 }
 
 // growOn lets the active segment grow although it is far over its size,
@@ -131,8 +126,8 @@ func (l *Log) preparedAhead() (int, error) {
 	return 2, nil
 }
 
-// createNext makes the next segment, with room for its head, under LOCK: nobody
-// has prepared it. Not made when somebody is about to.
+// createNext makes the next segment, a small one, under LOCK: nobody has prepared
+// it. On a full disk RESERVE gives the room. Not made when somebody is about to.
 func (l *Log) createNext() (bool, error) {
 	ok, err := l.tryPrep()
 	if err != nil || !ok {
@@ -143,13 +138,15 @@ func (l *Log) createNext() (bool, error) {
 	if there, err := l.exists(SegmentFile(n).Name()); err != nil || there {
 		return there, err
 	}
-	if err := l.createSegment(n, nil, headSize); err != nil {
-		if errors.Is(err, ErrDiskFull) {
-			l.setFull(true)
+	err = l.createSegment(n, nil, l.smallest())
+	if errors.Is(err, ErrDiskFull) {
+		l.setFull(true)
+		var size int64
+		if size, err = l.lend(); err == nil {
+			err = l.createSegment(n, nil, size)
 		}
-		return false, err
 	}
-	return true, nil
+	return err == nil, err
 }
 
 // Seal seals the active segment now, begins the next and returns the sealed
@@ -168,7 +165,7 @@ func (l *Log) Seal(needed int64) (uint64, error) {
 	}
 	n := l.at.pos.Segment
 	if l.Full() && n > l.Current().Checkpoint+1 {
-		return l.noteSealed(n - 1), nil
+		return n - 1, nil
 	}
 	ahead, err := l.preparedAhead()
 	if err != nil {
@@ -179,9 +176,6 @@ func (l *Log) Seal(needed int64) (uint64, error) {
 	}
 	if ahead == 0 {
 		made, err := l.createNext()
-		if errors.Is(err, ErrDiskFull) && l.lend(l.stateBytes()) == nil {
-			made, err = l.createNext()
-		}
 		if err != nil {
 			return 0, fmt.Errorf("seal segment %d: %w", n, err)
 		}
@@ -192,17 +186,7 @@ func (l *Log) Seal(needed int64) (uint64, error) {
 	if err := l.trimAhead(needed); err != nil {
 		return 0, fmt.Errorf("seal segment %d: %w", n, err)
 	}
-	if err := l.roll(); err != nil {
-		return 0, err
-	}
-	return l.noteSealed(n), nil
-}
-
-// noteSealed keeps in mind how large the state may have been at the end of the
-// segment before the active one. LOCK and COMPACT are held.
-func (l *Log) noteSealed(n uint64) uint64 {
-	l.sealed, l.sealMark = n, l.control.load(ctlMark)
-	return n
+	return n, l.roll()
 }
 
 // roll seals the active segment and writes the head of the next, which exists.
@@ -238,7 +222,6 @@ func (l *Log) roll() error {
 	l.trimSealed(f, end)
 	l.publish()
 	l.own()
-	l.control.store(ctlMark, l.control.load(ctlAdded))
 	l.began.Store(l.at.pos.Segment)
 	l.askPrepare(false)
 	return nil
