@@ -335,6 +335,9 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 		size += o.size
 		rest = append(rest, o)
 	}
+	if len(rest) == 0 {
+		return nil, err // nothing is left to do that would be worth room
+	}
 	return rest, b.log.Reserve(size, journal.Settle, 0)
 }
 
