@@ -191,6 +191,7 @@ func (l *Log) commit(next Current) error {
 		return err
 	}
 	l.control.raiseWord(ctlGeneration, next.Generation)
+	l.forgetPeak(next.Checkpoint)
 	l.control.store(ctlCover, 0) // it depends on how large the last checkpoint is
 	l.curMu.Lock()
 	l.cur = next

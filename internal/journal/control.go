@@ -40,6 +40,7 @@ const (
 	ctlState      = 27 // bytes that a checkpoint takes, see SetState
 	ctlStateCheck = 28
 	ctlCover      = 29 // for how many bytes of state RESERVE is large enough; 0: not known
+	ctlPeak       = 30 // the most that the state took at the end of a segment that is in no checkpoint
 	ctlClock      = 32 // the caller's, see SetClock
 	ctlClockCheck = 33
 

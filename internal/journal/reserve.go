@@ -33,6 +33,7 @@ const (
 	reserveName  = "RESERVE"
 	enlargeLeast = 4 << 10 // a block
 	stateCheck   = 0x5354415445424954
+	mostPeak     = 1 << 40 // more is garbage
 )
 
 // spareRoom is what RESERVE has for all but the checkpoint.
@@ -62,14 +63,33 @@ func (l *Log) SetState(bytes int64) {
 	l.control.store(ctlStateCheck, uint64(bytes)^stateCheck)
 }
 
-// stateBytes is how many bytes a checkpoint takes now at most: where nobody said,
-// somewhat more than the last. LOCK is held.
+// stateBytes is how many bytes a checkpoint takes now at most, also one that stands
+// at the end of a segment that is sealed already, when the state was larger: where
+// nobody said, somewhat more than the last. LOCK or PREP is held.
 func (l *Log) stateBytes() int64 {
-	if n, ok := l.state(); ok {
-		return n
+	n, ok := l.state()
+	if !ok {
+		n = l.lastCheckpoint()
+		n += n / 8
 	}
-	last := l.lastCheckpoint()
-	return last + last/8
+	if peak := l.control.load(ctlPeak); peak < mostPeak {
+		n = max(n, int64(peak))
+	}
+	return n
+}
+
+// notePeak keeps in mind how large the state was when a segment ended.
+func (l *Log) notePeak() {
+	if n, ok := l.state(); ok {
+		l.control.raiseWord(ctlPeak, uint64(n))
+	}
+}
+
+// forgetPeak does so once all that is sealed is in a checkpoint.
+func (l *Log) forgetPeak(checkpoint uint64) {
+	if peak := l.control.load(ctlPeak); l.active() <= checkpoint+1 {
+		l.control.swap(ctlPeak, peak, 0)
+	}
 }
 
 // addState notes what a frame adds to the state. LOCK is held.

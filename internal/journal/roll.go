@@ -220,7 +220,9 @@ func (l *Log) roll() error {
 		return err
 	}
 	l.trimSealed(f, end)
+	l.notePeak()
 	l.publish()
+	l.notePeak() // whoever flipped meanwhile may not have known that this segment ended
 	l.own()
 	l.began.Store(l.at.pos.Segment)
 	l.askPrepare(false)
