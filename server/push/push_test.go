@@ -92,8 +92,7 @@ func TestADeliveryIsSignedAndByteForByte(t *testing.T) {
 				t.Fatal(err)
 			}
 			var wrong atomic.Pointer[string]
-			var b *bench
-			b = newBench(t, func(w http.ResponseWriter, r *http.Request) {
+			b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
 				if err == nil {
 					err = verify.Verify(body, r.Header)
