@@ -60,10 +60,11 @@ func (d *Dashboard) bulkOf(r *http.Request) (*bulk, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.FormValue("state") == "" {
-		return nil, refusal{http.StatusBadRequest, "The form names no state."}
+	v, err := url.ParseQuery(r.PostFormValue("query"))
+	if err != nil || v.Get("state") == "" {
+		return nil, refusal{http.StatusBadRequest, "The form does not say which jobs are meant."}
 	}
-	q, err := queryOf(queue, r.PostForm, 0)
+	q, err := queryOf(queue, v, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -5,12 +5,12 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -22,70 +22,51 @@ const (
 )
 
 // causeOf is the cause of a dead letter: the first line of its error, with what
-// differs from one job to the next (numbers, ids, what stands in quotes) taken
-// out.
+// differs from one job to the next (numbers, addresses, ids, what stands in
+// quotes) taken out. The number of a status stays.
 func causeOf(errorText string) string {
 	l := firstLine(errorText[:min(len(errorText), 4*causeBytes)])
 	l = safe(l[:min(len(l), causeBytes)], false)
-	var b strings.Builder
-	for l != "" {
-		if q := l[0]; q == '"' || q == '`' {
-			if end := strings.IndexByte(l[1:], q); end >= 0 {
-				b.WriteString("“…”")
-				l = l[end+2:]
-				continue
-			}
+	l = quotedPart.ReplaceAllString(l, "“…”")
+	before := ""
+	l = anyWord.ReplaceAllStringFunc(l, func(word string) string {
+		prefix := before
+		before = strings.ToLower(word)
+		if statusWords[prefix] && len(word) <= 3 {
+			return word
 		}
-		n := wordLen(l)
-		if word := l[:n]; changing(word) {
-			b.WriteString(masked(word))
-		} else {
-			b.WriteString(word)
-		}
-		l = l[n:]
-	}
-	if b.Len() == 0 {
+		return masked(word)
+	})
+	if l == "" {
 		return "(no error text)"
 	}
-	return head(b.String(), causeChars)
+	return head(l, causeChars)
 }
 
-// wordLen is the length of the letters, digits and dashes that s begins with, or
-// of its first character.
-func wordLen(s string) int {
-	for i, r := range s {
-		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && (r != '-' || i == 0) {
-			if i > 0 {
-				return i
-			}
-			return len(string(r))
-		}
-	}
-	return len(s)
-}
+var (
+	quotedPart = regexp.MustCompile("\"[^\"]*\"|`[^`]*`")
+	// anyWord is a word, or numbers with what joins them in an address or a time.
+	anyWord = regexp.MustCompile(`[\pL\pN_]+(?:[-.:/][\pL\pN_]+)*`)
+	digits  = regexp.MustCompile(`[0-9]+`)
+)
 
-// changing reports whether a word is one that differs from job to job: it has a
-// digit.
-func changing(word string) bool { return strings.ContainsAny(word, "0123456789") }
+// statusWords stand before a number that says what is wrong.
+var statusWords = map[string]bool{"status": true, "code": true, "http": true, "smtp": true, "errno": true, "error": true}
 
-// masked is a word with its digits taken out; of one that is long, an id or a
-// checksum, nothing is left.
+// masked is a word without what differs: of one that is long and has digits, an
+// id or an address, nothing is left.
 func masked(word string) string {
-	if len(word) >= 16 {
+	n := 0
+	for _, part := range digits.FindAllString(word, -1) {
+		n += len(part)
+	}
+	switch {
+	case n == 0:
+		return word
+	case n*2 >= len(word), len(word) >= 24:
 		return "#"
 	}
-	var b strings.Builder
-	in := false
-	for _, r := range word {
-		if digit := r >= '0' && r <= '9'; !digit {
-			b.WriteRune(r)
-			in = false
-		} else if !in {
-			b.WriteByte('#')
-			in = true
-		}
-	}
-	return b.String()
+	return digits.ReplaceAllString(word, "#")
 }
 
 // group is the dead letters of one task with one cause.

@@ -90,6 +90,11 @@ func ago(t, now time.Time) string {
 	return span(d) + " ago"
 }
 
+// since is how long ago t is.
+func since(t, now time.Time) string {
+	return span(max(0, now.Sub(t).Truncate(time.Millisecond)))
+}
+
 // stamp is a moment, in UTC.
 func stamp(t time.Time) string {
 	if t.IsZero() {

@@ -17,9 +17,8 @@ type jobRow struct {
 	State  string
 	Tags   [][2]string // name and value
 	Tries  string
-	When   string // a word before At
-	At     time.Time
-	Extra  string // of the run: who, how far
+	At     time.Time // of what whenText names
+	Extra  string    // of the run: who, how far
 	Error  string
 	Head   string // of the payload
 	Asked  bool   // its cancellation is asked for
@@ -37,17 +36,30 @@ func rowOf(j *broker.Job) jobRow {
 		}
 	}
 	switch j.State {
-	case broker.Scheduled:
-		r.When, r.At = "due", j.RunAt
-	case broker.Ready:
-		r.When, r.At = "since", j.RunAt
+	case broker.Scheduled, broker.Ready:
+		r.At = j.RunAt
 	case broker.Leased:
-		r.When, r.At = "claimed", j.ClaimedAt
+		r.At = j.ClaimedAt
 		r.Extra = progressText(j)
 	default:
-		r.When, r.At = "at", j.FinishedAt
+		r.At = j.FinishedAt
 	}
 	return r
+}
+
+// whenText names the time that a list shows of jobs in a state.
+func whenText(s broker.State) string {
+	switch s {
+	case broker.Scheduled:
+		return "due"
+	case broker.Ready:
+		return "ready since"
+	case broker.Leased:
+		return "claimed"
+	case broker.Dead:
+		return "died"
+	}
+	return s.String()
 }
 
 func attempts(j *broker.Job) string {
@@ -87,6 +99,7 @@ type jobsBody struct {
 	Narrowed bool
 	Tasks    []string
 	Rows     []jobRow
+	When     string
 	Kept     int64 // jobs of the state, and the task
 	Looked   int64
 	First    string // the way back to the first page; "" on it
@@ -113,7 +126,7 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	b := jobsBody{Queue: queue, Query: q, Words: q.words(), Narrowed: q.narrowed(), Kept: q.kept(counts), Looked: found.Looked, Full: len(found.Jobs) >= d.cfg.PageSize}
+	b := jobsBody{Queue: queue, When: whenText(q.State), Query: q, Words: q.words(), Narrowed: q.narrowed(), Kept: q.kept(counts), Looked: found.Looked, Full: len(found.Jobs) >= d.cfg.PageSize}
 	b.describe(counts)
 	if !d.cfg.ReadOnly {
 		b.Actions = actionsFor(q.State)

@@ -37,8 +37,8 @@ type pages map[string]*template.Template
 
 func parsePages() (pages, error) {
 	base, err := template.New("layout.html").Funcs(template.FuncMap{
-		"count": func(n any) string { return countText(whole(n)) }, "span": span, "ago": ago, "stamp": stamp, "bytes": bytesText, "plural": func(n any, one, many string) string { return plural(whole(n), one, many) },
-		"line": line, "text": blockText, "seg": escape, "stateOf": broker.State.String,
+		"count": func(n any) string { return countText(whole(n)) }, "span": span, "ago": ago, "since": since, "stamp": stamp, "bytes": bytesText, "plural": func(n any, one, many string) string { return plural(whole(n), one, many) },
+		"line": line, "text": blockText, "field": func(s string) string { return safe(s, false) }, "seg": escape, "stateOf": broker.State.String,
 		"pair":    func(p *page, item any) pair { return pair{p, item} },
 		"section": func(name, note string, rows []settingRow) section { return section{name, note, rows} },
 	}).ParseFS(pageFiles, "pages/layout.html", "pages/parts.html")

@@ -92,16 +92,8 @@ func (q *query) in(s broker.State) url.Values {
 	return v
 }
 
-// Pairs are the query's fields for a form that carries them along.
-func (q *query) Pairs() (pairs [][2]string) {
-	pairs = append(pairs, [2]string{"state", q.State.String()})
-	for _, f := range q.fields() {
-		if *f.value != "" {
-			pairs = append(pairs, [2]string{f.name, *f.value})
-		}
-	}
-	return pairs
-}
+// Encoded is the query as one field of a form, which carries any bytes.
+func (q *query) Encoded() string { return q.values().Encode() }
 
 // words say what the query chooses beside queue and state: "task send_email, error
 // with “timeout”".

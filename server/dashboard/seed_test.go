@@ -13,6 +13,7 @@ import (
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/membroker"
+	"github.com/spoolq/spool/cron"
 )
 
 // hostile are texts that would do harm if a page took them for markup, script or
@@ -201,7 +202,7 @@ func realisticWorkers(f *fixture) {
 	f.register(busy)
 	leases := f.claim(busy.ID, "images", "resize", 3)
 	for i, l := range leases {
-		_, err := f.b.Extend(f.ctx, broker.ExtendRequest{Worker: busy, TTL: 30 * time.Second, Leases: []broker.Extension{{
+		_, err := f.b.Extend(f.ctx, broker.ExtendRequest{Worker: busy, TTL: 20 * time.Minute, Leases: []broker.Extension{{
 			Ref: l.Job.Ref(), Token: l.Token, Progress: &broker.Progress{Percent: 20 + 30*i, Note: fmt.Sprintf("width %d of 3", i+1)},
 			Log: []string{"decoded 4032x3024 in 212ms", "wrote 320w", "wrote 1024w"},
 		}}})
@@ -232,19 +233,25 @@ func realisticSettings(f *fixture) {
 		{Kind: broker.ScheduleSetting, Name: "nightly", Schedule: &broker.Schedule{Spec: "15 2 * * *", Zone: "America/New_York", Missed: "all", Job: broker.NewJob{Task: "sync_ledger"}}},
 	}})
 	f.configure("billing", broker.Change{Pause: []string{"nightly"}})
-	f.must(tickOnce(f, "emails", "digest"))
-	f.must(tickOnce(f, "emails", "bounces"))
+	tickOnce(f, "emails", "digest", "30 7 * * MON", "Europe/Berlin")
+	tickOnce(f, "emails", "bounces", "*/5 * * * *", "")
 }
 
 // tickOnce sets a schedule's cursor, as the first scheduler that sees it does.
-func tickOnce(f *fixture, queue, name string) error {
-	_, _, err := f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: name, Next: time.Now().Add(3 * time.Minute).Truncate(time.Minute)})
-	return err
+func tickOnce(f *fixture, queue, name, spec, zone string) {
+	f.Helper()
+	c, err := cron.New(spec, zone, cron.Wall)
+	f.must(err)
+	next, _ := c.Next(time.Now())
+	_, _, err = f.b.Tick(f.ctx, broker.NewCall(), broker.Tick{Queue: queue, Schedule: name, Next: next})
+	f.must(err)
 }
 
 // poison puts a hostile text into every field that a job, a worker and a setting
 // has, as far as the contract lets it in.
-func poison(t testing.TB, c *spool.Client) {
+func poison(t testing.TB, c *spool.Client) { poisonWith(t, c, hostile) }
+
+func poisonWith(t testing.TB, c *spool.Client, hostile []string) {
 	f := newFixture(t, c)
 	for i, h := range hostile {
 		tag := h[:min(len(h), broker.MaxTagBytes)]
@@ -278,4 +285,7 @@ func poison(t testing.TB, c *spool.Client) {
 	}})
 	_, err := c.Apply(f.ctx, broker.Command{Kind: broker.CancelJobs, Reason: hostile[0], Filter: broker.Filter{Queue: "poison", States: []broker.State{broker.Scheduled}}})
 	f.must(err)
+	for i, h := range hostile {
+		f.enqueue("poison", broker.NewJob{Task: "poison", Delay: time.Hour, Tenant: h, Group: h, Key: fmt.Sprintf("f%s%d", h, i), Payload: []byte(h)})
+	}
 }
