@@ -53,17 +53,13 @@ var (
 // statusWords stand before a number that says what is wrong.
 var statusWords = map[string]bool{"status": true, "code": true, "http": true, "smtp": true, "errno": true, "error": true}
 
-// masked is a word without what differs: of one that is long and has digits, an
-// id or an address, nothing is left.
+// masked is a word without what differs: of one with several numbers, an address
+// or an id, nothing is left.
 func masked(word string) string {
-	n := 0
-	for _, part := range digits.FindAllString(word, -1) {
-		n += len(part)
-	}
-	switch {
+	switch n := len(digits.FindAllStringIndex(word, 2)); {
 	case n == 0:
 		return word
-	case n*2 >= len(word), len(word) >= 24:
+	case n > 1, len(word) >= 24:
 		return "#"
 	}
 	return digits.ReplaceAllString(word, "#")

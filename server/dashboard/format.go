@@ -112,7 +112,7 @@ func age(s string) (time.Duration, error) {
 	total := time.Duration(0)
 	if days, rest, ok := strings.Cut(s, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
-		if err != nil || n < 0 || n > 36500 {
+		if err != nil || !(n >= 0 && n <= 36500) { // NaN is no number of days
 			return 0, fmt.Errorf("%.20q is no age: write it as 90s, 15m, 2h or 3d", s)
 		}
 		if total, s = time.Duration(n*24*float64(time.Hour)), rest; s == "" {

@@ -184,7 +184,8 @@ func (s *series) failing(counts []broker.Count, now time.Time) (bad []failing) {
 	for _, c := range counts {
 		f := failing{Queue: c.Queue, Task: c.Task, Dead: c.Dead}
 		if len(s.marks) > 0 {
-			if was, ok := s.marks[0].totals[taskName{c.Queue, c.Task}]; ok {
+			// A task that the mark does not have has come since, if the mark has all.
+			if was, ok := s.marks[0].totals[taskName{c.Queue, c.Task}]; ok || len(s.marks[0].totals) < marksMax {
 				f.Failed = max(0, c.Totals.Failed+c.Totals.Expired-was.Failed-was.Expired)
 				f.Ended = f.Failed + max(0, c.Totals.Acked-was.Acked)
 			}

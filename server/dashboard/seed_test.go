@@ -103,13 +103,13 @@ func (f *fixture) settle(leases []broker.Lease, how func(i int) broker.Settlemen
 // bury ends n jobs of a task as dead letters.
 func (f *fixture) bury(queue, task string, n int, text func(i int) string) {
 	f.Helper()
-	for n > 0 {
-		leases := f.claim("bury", queue, task, min(n, 500))
+	for done := 0; done < n; {
+		leases := f.claim("bury", queue, task, min(n-done, 500))
 		if len(leases) == 0 {
 			f.Fatalf("nothing to bury of task %s", task)
 		}
-		f.settle(leases, func(i int) broker.Settlement { return broker.Settlement{Kind: broker.Bury, Error: text(i)} })
-		n -= len(leases)
+		f.settle(leases, func(i int) broker.Settlement { return broker.Settlement{Kind: broker.Bury, Error: text(done + i)} })
+		done += len(leases)
 	}
 }
 
