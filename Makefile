@@ -27,6 +27,10 @@ test-bench: # the module that measures peers; it needs Linux, and no server and 
 redis: ## Install the Redis server that tests start, where there is none (Debian)
 	.ci/redis
 
+.PHONY: browser
+browser: ## Install the Chromium that the tests of the dashboard drive, where there is none (Debian)
+	.ci/browser
+
 .PHONY: race
 race: redis ## Every test under the race detector (needs a C compiler)
 	@command -v $${CC:-$$($(GO) env CC)} >/dev/null || { echo "make race: the race detector needs a C compiler (gcc or clang) and there is none; install gcc" >&2; exit 1; }

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -36,6 +35,9 @@ type browser struct {
 // SPOOL_BROWSER=required says that there has to be one.
 func chromium(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("browsers are left to the long run of the tests")
+	}
 	for _, name := range []string{os.Getenv("SPOOL_CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
 		if name == "" {
 			continue
@@ -204,8 +206,3 @@ func (b *browser) content() {
 		b.Errorf("the browser complains:\n%s", strings.Join(b.complaints, "\n"))
 	}
 }
-
-var (
-	shotsDir  = flag.String("shots", "", "write screenshots of every page into this directory")
-	shotsWarm = flag.Duration("warm", 20*time.Second, "with -shots: how long jobs are worked before, for the charts")
-)

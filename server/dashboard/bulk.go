@@ -48,7 +48,7 @@ type bulk struct {
 	Total   int64       // how many it will be, as far as is known
 	Counted bool        // Total is all of them
 	Looked  int64       // jobs looked at to count them
-	Kept    int64       // jobs of the state, and the task
+	Whole   int64       // jobs of the state
 	Cursor  string      // of the counting, or of the run
 	Changed int64
 	Rows    []jobRow // some of them
@@ -141,10 +141,11 @@ func (d *Dashboard) preview(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	b.Kept = b.Query.kept(counts)
+	kept, whole := b.Query.kept(counts)
+	b.Whole = whole
 	switch {
 	case b.IDs == nil && !b.Query.narrowed():
-		b.Total, b.Counted = b.Kept, true
+		b.Total, b.Counted = kept, true
 		if err := d.someRows(r.Context(), b); err != nil {
 			return err
 		}

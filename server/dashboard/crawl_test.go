@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"context"
 	"fmt"
 	"html"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -10,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spoolq/spool"
@@ -256,6 +259,128 @@ func TestTextsMakeNoMarkup(t *testing.T) {
 		}
 		for _, place := range []string{"/queues/%s/jobs", "/queues/poison/jobs/%s", "/%s", "/find?q=%s"} {
 			same(fmt.Sprintf("%s of %q", place, h), fmt.Sprintf(place, url.PathEscape("x!"+plain[i])), fmt.Sprintf(place, url.PathEscape("x!"+h)))
+		}
+	}
+}
+
+// renamed is a broker that tells other names of queues, tasks and settings than
+// the store has, as no broker should.
+type renamed struct {
+	broker.Broker
+	name string
+}
+
+func (b renamed) Counts(ctx context.Context, queue string) ([]broker.Count, error) {
+	all, err := b.Broker.Counts(ctx, queue)
+	for i := range all {
+		all[i].Queue, all[i].Task, all[i].Moving = b.name, b.name, b.name
+	}
+	return all, err
+}
+
+func (b renamed) List(ctx context.Context, f broker.Filter, cursor string, n int) (broker.Page, error) {
+	f.Queue = "poison"
+	p, err := b.Broker.List(ctx, f, cursor, n)
+	for i := range p.Jobs {
+		p.Jobs[i].Queue, p.Jobs[i].Task, p.Jobs[i].Reason = b.name, b.name, b.name
+	}
+	return p, err
+}
+
+func (b renamed) Get(ctx context.Context, refs []broker.Ref) ([]broker.Job, error) {
+	jobs, err := b.Broker.Get(ctx, refs)
+	for i := range jobs {
+		jobs[i].Queue, jobs[i].Task, jobs[i].Reason, jobs[i].Worker = b.name, b.name, b.name, b.name
+	}
+	return jobs, err
+}
+
+func (b renamed) Explain(ctx context.Context, r broker.Ref) (broker.Explanation, error) {
+	return broker.Explanation{Reason: b.name, Text: b.name, Worker: b.name, Limit: b.name, Holders: []broker.Ref{{Queue: b.name, ID: r.ID}}}, nil
+}
+
+func (b renamed) Settings(ctx context.Context, queue string) ([]broker.QueueSetting, error) {
+	all, err := b.Broker.Settings(ctx, queue)
+	for i := range all {
+		all[i].Queue, all[i].Name, all[i].Owner = b.name, b.name, b.name
+	}
+	return all, err
+}
+
+func (b renamed) Health(context.Context) (broker.Health, error) {
+	return broker.Health{Status: broker.HealthStatus(b.name), Text: b.name, Detail: b.name}, nil
+}
+
+func (b renamed) Caps() broker.Caps {
+	return broker.Caps{Broker: b.name, Durability: b.name}
+}
+
+// TestNamesMakeNoMarkup: those that a broker checks are no different from others.
+func TestNamesMakeNoMarkup(t *testing.T) {
+	c := quiet(t)
+	poison(t, c)
+	dead := jobsIn(t, c, "poison", broker.Dead)[0].String()
+	pages := func(name string) map[string][]string {
+		tags := map[string][]string{}
+		other := spool.New(renamed{c.Broker(), name}, spool.Config{})
+		d := dashboardOf(t, other, Config{PageSize: 20})
+		for _, place := range []string{"/", "/queues", "/schedules", "/workers", "/limits", "/queues/poison/jobs?state=dead", "/queues/poison/jobs?state=ready", "/queues/poison/jobs/" + dead} {
+			w := get(t, d, place)
+			well(t, place, w)
+			tags[place] = tagsOf(t, w.Body.String())
+		}
+		return tags
+	}
+	want := pages("plain")
+	for _, h := range hostile {
+		for place, got := range pages(h) {
+			if !slices.Equal(got, want[place]) {
+				t.Errorf("%s with %q: %s", place, h, firstDifference(want[place], got))
+			}
+		}
+	}
+}
+
+// TestRandomStores: whatever was done to a store, every page of it is there.
+func TestRandomStores(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprintf("of seed %d", seed), func(t *testing.T) {
+			c := quiet(t)
+			f := newFixture(t, c)
+			f.rnd = rand.New(rand.NewPCG(seed, 7))
+			for range 150 {
+				f.something(c)
+			}
+			d := dashboardOf(t, c, Config{PageSize: 3})
+			crawl(t, d, "/", 150, func(at string, w *httptest.ResponseRecorder) { well(t, at, w) })
+		})
+	}
+}
+
+// something does one thing to the store.
+func (f *fixture) something(c *spool.Client) {
+	f.Helper()
+	queue, task := fmt.Sprintf("q%d", f.rnd.IntN(3)), fmt.Sprintf("t%d", f.rnd.IntN(3))
+	text := hostile[f.rnd.IntN(len(hostile))]
+	switch f.rnd.IntN(10) {
+	case 0, 1, 2:
+		job := broker.NewJob{Task: task, Tenant: text, Payload: []byte(text), Delay: time.Duration(f.rnd.IntN(2)) * time.Hour, Retain: time.Hour, MaxAttempts: 1 + f.rnd.IntN(3)}
+		f.enqueue(queue, job)
+	case 3:
+		whole := broker.NewID()
+		f.enqueue(queue, broker.NewJob{ID: whole, Task: task, BatchSize: 2}, broker.NewJob{Task: task, Batch: whole}, broker.NewJob{Task: task, Batch: whole, BatchOrdinal: 1})
+	case 4, 5, 6:
+		kind := []broker.SettleKind{broker.Ack, broker.Nack, broker.Snooze, broker.Release, broker.Bury, broker.Cancel}[f.rnd.IntN(6)]
+		f.settle(f.claim(text, queue, task, 2), func(int) broker.Settlement { return broker.Settlement{Kind: kind, Error: text} })
+	case 7:
+		f.claim(text, queue, task, 1)
+	case 8:
+		f.must(errOf(c.Cancel(f.ctx, spool.Filter{Queue: queue, Task: task})))
+	case 9:
+		if f.rnd.IntN(2) == 0 {
+			f.must(c.Pause(f.ctx, queue))
+		} else {
+			f.must(errOf(c.Delete(f.ctx, spool.Filter{Queue: queue, States: []broker.State{broker.Dead}})))
 		}
 	}
 }

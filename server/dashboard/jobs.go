@@ -97,10 +97,12 @@ type jobsBody struct {
 	Query    *query
 	Words    string
 	Narrowed bool
+	Filtered bool
 	Tasks    []string
 	Rows     []jobRow
 	When     string
 	Kept     int64 // jobs of the state, and the task
+	Whole    int64 // jobs of the state
 	Looked   int64
 	First    string // the way back to the first page; "" on it
 	Next     string // "" on the last
@@ -126,7 +128,8 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	b := jobsBody{Queue: queue, When: whenText(q.State), Query: q, Words: q.words(), Narrowed: q.narrowed(), Kept: q.kept(counts), Looked: found.Looked, Full: len(found.Jobs) >= d.cfg.PageSize}
+	b := jobsBody{Queue: queue, When: whenText(q.State), Query: q, Words: q.words(), Narrowed: q.narrowed(), Filtered: q.filtered(), Looked: found.Looked, Full: len(found.Jobs) >= d.cfg.PageSize}
+	b.Kept, b.Whole = q.kept(counts)
 	b.describe(counts)
 	if !d.cfg.ReadOnly {
 		b.Actions = actionsFor(q.State)

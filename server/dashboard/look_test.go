@@ -70,7 +70,7 @@ func TestASelectiveFilterSaysHowFarItGot(t *testing.T) {
 	for ; at != ""; pages++ {
 		before := b.lists.Load()
 		page := f.page(d, at)
-		if n := b.lists.Load() - before; n > lookReads/lookStep+10 {
+		if n := b.lists.Load() - before; n > lookCalls {
 			t.Errorf("%s: the store was asked %d times", at, n)
 		}
 		at = nextPage(page)
@@ -86,7 +86,7 @@ func TestASelectiveFilterSaysHowFarItGot(t *testing.T) {
 	}
 	before := b.lists.Load()
 	page := f.page(d, "/queues/q/jobs?state=dead&tenant=nobody")
-	if n := b.lists.Load() - before; n > lookCalls || !strings.Contains(page, "No dead job matches.") {
+	if n := b.lists.Load() - before; n > lookSkips || !strings.Contains(page, "No dead job matches.") {
 		t.Errorf("by tenant: the store was asked %d times: %s", n, page)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"reflect"
 	"strings"
@@ -101,7 +102,9 @@ func (d *Dashboard) render(w http.ResponseWriter, status int, name string, p *pa
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // a client that has gone
+	// What the templates do not make safe by themselves, such as names that every
+	// broker checks, is made so here.
+	_, _ = io.WriteString(w, safe(b.String(), true)) // a client that has gone
 	return nil
 }
 

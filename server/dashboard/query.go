@@ -121,6 +121,9 @@ func (q *query) narrowed() bool {
 	return false
 }
 
+// filtered reports whether anything is asked for beside queue and state.
+func (q *query) filtered() bool { return q.Task != "" || q.narrowed() }
+
 // reads reports whether each job has to be read to be judged.
 func (q *query) reads() bool { return q.Error != "" || q.Cause != "" }
 
@@ -129,12 +132,16 @@ func (q *query) matches(j *broker.Job) bool {
 	return q.Cause == "" || causeOf(j.Error) == q.Cause
 }
 
-// kept is the number of jobs of the query's queue, state and task.
-func (q *query) kept(counts []broker.Count) (n int64) {
+// kept is the number of jobs of the query's queue, state and task, and of the
+// state as a whole.
+func (q *query) kept(counts []broker.Count) (n, whole int64) {
 	for i := range counts {
-		if counts[i].Queue == q.Queue && (q.Task == "" || counts[i].Task == q.Task) {
-			n += counts[i].Of(q.State)
+		if c := &counts[i]; c.Queue == q.Queue {
+			whole += c.Of(q.State)
+			if q.Task == "" || c.Task == q.Task {
+				n += c.Of(q.State)
+			}
 		}
 	}
-	return n
+	return n, whole
 }

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
@@ -56,12 +57,15 @@ func traffic(ctx context.Context, c *spool.Client) (wait func()) {
 	return all.Wait
 }
 
-// TestScreenshots draws every page for docs and for eyes:
-// go test -run TestScreenshots ./server/dashboard -shots DIR -warm 10m
-func TestScreenshots(t *testing.T) {
-	if *shotsDir == "" {
-		t.Skip("screenshots are drawn with -shots DIR")
-	}
+var (
+	shotsDir  = flag.String("shots", "", "write screenshots of every page into this directory")
+	shotsWarm = flag.Duration("warm", time.Second, "how long jobs are worked before, for the charts")
+)
+
+// TestPagesFitTheWindow: of a desktop and of a phone, light and dark, in a store
+// that is at work. It draws the pictures of docs/dashboard.md:
+// go test -run TestPagesFitTheWindow ./server/dashboard -shots DIR -warm 10m
+func TestPagesFitTheWindow(t *testing.T) {
 	c := quiet(t)
 	realistic(t, c)
 	d := dashboardOf(t, c, Config{Title: "Shop jobs"})
@@ -112,13 +116,17 @@ func TestScreenshots(t *testing.T) {
 	b.content()
 }
 
-// shoot writes what is seen of a page to a file.
+// shoot fails the test when a page is wider than the window, and writes what is
+// seen of it to a file when that is asked for.
 func (b *browser) shoot(name string) {
 	b.Helper()
 	if wide := value[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 		b.Errorf("%s is %d pixels wider than the window", name, wide)
 	}
 	png := send(b, cdpage.CaptureScreenshot, cdpage.CaptureScreenshotParams{Format: cdpage.CaptureScreenshotFormatPng}).Data
+	if *shotsDir == "" {
+		return
+	}
 	if err := os.WriteFile(filepath.Join(*shotsDir, name+".png"), png, 0o644); err != nil {
 		b.Fatal(err)
 	}

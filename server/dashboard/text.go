@@ -19,7 +19,13 @@ const (
 // and tabs stay when lines is set.
 func safe(s string, lines bool) string {
 	var b strings.Builder
+	b.Grow(len(s))
 	for rest := s; rest != ""; {
+		if c := rest[0]; c >= ' ' && c < 0x7f {
+			b.WriteByte(c)
+			rest = rest[1:]
+			continue
+		}
 		r, n := utf8.DecodeRuneInString(rest)
 		switch {
 		case r == utf8.RuneError && n == 1:

@@ -12,10 +12,10 @@ import (
 const (
 	lookTime  = 150 * time.Millisecond
 	lookBytes = 8 << 20 // of payloads and results
-	lookCalls = 20      // calls that pass over up to broker.MaxPageExamine jobs each
-	lookReads = broker.MaxPageExamine
-	lookStep  = 50 // jobs of one call at most
-	firstStep = 8  // and of the first, until it is known how large they are
+	lookCalls = 200     // calls, and so 10,000 jobs that are read
+	lookSkips = 20      // calls that find little, and so look at up to broker.MaxPageExamine jobs each
+	lookStep  = 50      // jobs of one call at most
+	firstStep = 8       // and of the first, until it is known how large they are
 )
 
 // walk is a look through the jobs of a query, from a cursor.
@@ -29,7 +29,7 @@ type walk struct {
 // lookStep more; want 0 means as many as the bounds allow, which each is told.
 func (d *Dashboard) look(ctx context.Context, q *query, cursor string, want int, each func(*broker.Job)) (walk, error) {
 	w := walk{Cursor: cursor}
-	begun, size, step, found := time.Now(), 0, firstStep, 0
+	begun, size, step, found, skips := time.Now(), 0, firstStep, 0, 0
 	for calls := 1; ; calls++ {
 		if n := want - found; want > 0 && !q.reads() {
 			step = min(step, n)
@@ -54,8 +54,10 @@ func (d *Dashboard) look(ctx context.Context, q *query, cursor string, want int,
 			cutJob(j)
 			w.Jobs = append(w.Jobs, *j)
 		}
-		tooMany := !q.reads() && q.narrowed() && calls >= lookCalls || q.reads() && w.Looked >= lookReads
-		if w.Cursor == "" || want > 0 && found >= want || size > lookBytes || tooMany || time.Since(begun) > lookTime {
+		if len(page.Jobs) < step && q.Error == "" {
+			skips++
+		}
+		if w.Cursor == "" || want > 0 && found >= want || size > lookBytes || calls == lookCalls || skips == lookSkips || time.Since(begun) > lookTime {
 			return w, nil
 		}
 		step = nextStep(step, size, calls)
@@ -73,7 +75,7 @@ func nextStep(step, size, calls int) int {
 // lookedAt is how many jobs a page of the store is known to have looked at.
 func lookedAt(q *query, asked int, page *broker.Page) int64 {
 	switch {
-	case !q.narrowed() || page.Cursor == "" || len(page.Jobs) == asked:
+	case !q.filtered() || page.Cursor == "" || len(page.Jobs) == asked:
 		return int64(len(page.Jobs))
 	case q.Error != "":
 		return int64(asked)
