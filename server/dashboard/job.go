@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -93,6 +94,9 @@ func (d *Dashboard) job(w http.ResponseWriter, r *http.Request) error {
 	b.Life = lifeOf(j, safe(b.Worker, false), now())
 	if b.Why, err = d.broker.Explain(r.Context(), j.Ref()); err != nil {
 		b.Why = broker.Explanation{Text: "The store does not say: " + err.Error()} // it may have just left
+	}
+	if j.Worker != "" && b.Why.Worker == j.Worker {
+		b.Why.Text = strings.ReplaceAll(b.Why.Text, j.Worker, b.Worker) // its name says more than its id
 	}
 	b.WayOut = wayOut(j, &b.Why)
 	for _, h := range b.Why.Holders {

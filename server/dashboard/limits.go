@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 type settingRow struct {
 	Queue    string
 	Name     string
+	Link     string // of a tenant's jobs
 	Gist     string // what it says
 	Tasks    string // of a limit
 	Layer    string // whose it is
@@ -52,6 +54,9 @@ func (d *Dashboard) limits(w http.ResponseWriter, r *http.Request) error {
 		row := settingRow{Queue: s.Queue, Name: line(s.Name), Gist: gistOf(&s.Setting), Layer: layerOf(s.Owner)}
 		if s.Declared != nil {
 			row.Declared = gistOf(s.Declared) + ", " + layerOf(s.Declared.Owner)
+		}
+		if s.Kind == broker.WeightSetting {
+			row.Link = queueLink(s.Queue, url.Values{"tenant": {s.Name}})
 		}
 		row.use(s, counts)
 		into := map[broker.SettingKind]*[]settingRow{

@@ -29,8 +29,8 @@ type pair struct {
 
 // section is a table of settings.
 type section struct {
-	Name, Note string
-	Rows       []settingRow
+	Root, Name, Note string
+	Rows             []settingRow
 }
 
 // pages are the parsed templates, by name.
@@ -41,7 +41,7 @@ func parsePages() (pages, error) {
 		"count": func(n any) string { return countText(whole(n)) }, "span": span, "ago": ago, "since": since, "stamp": stamp, "bytes": bytesText, "plural": func(n any, one, many string) string { return plural(whole(n), one, many) },
 		"line": line, "text": blockText, "field": func(s string) string { return safe(s, false) }, "seg": escape, "stateOf": broker.State.String,
 		"pair":    func(p *page, item any) pair { return pair{p, item} },
-		"section": func(name, note string, rows []settingRow) section { return section{name, note, rows} },
+		"section": func(root, name, note string, rows []settingRow) section { return section{root, name, note, rows} },
 	}).ParseFS(pageFiles, "pages/layout.html", "pages/parts.html")
 	if err != nil {
 		return nil, err

@@ -1,9 +1,12 @@
 package dashboard
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"embed"
-	"io/fs"
+	"encoding/hex"
 	"net/http"
+	"time"
 )
 
 //go:embed assets
@@ -53,17 +56,17 @@ func (d *Dashboard) routes() {
 			}
 		})
 	}
-	files, err := fs.Sub(assets, "assets")
-	if err != nil {
-		panic(err) // the directory is embedded above
-	}
 	d.mux.HandleFunc("GET /assets/{file}", func(w http.ResponseWriter, r *http.Request) {
-		if _, err := fs.Stat(files, r.PathValue("file")); err != nil {
+		name := "assets/" + r.PathValue("file")
+		b, err := assets.ReadFile(name)
+		if err != nil {
 			d.noRoute(w, r)
 			return
 		}
-		w.Header().Set("Cache-Control", "no-cache")
-		http.ServeFileFS(w, r, files, r.PathValue("file"))
+		sum := sha256.Sum256(b)
+		w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
+		w.Header().Set("Cache-Control", "no-cache") // ask each time: a newer program has newer files
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(b))
 	})
 }
 
