@@ -61,6 +61,8 @@ type Dashboard struct {
 	watch  sync.Once // starts the sampler
 	series series
 
+	lookTime time.Duration // see walk.go
+
 	life context.Context // of the sampler; ends with Close
 	stop context.CancelFunc
 }
@@ -85,7 +87,7 @@ func New(c *spool.Client, cfg Config) (*Dashboard, error) {
 	}
 	d := &Dashboard{
 		client: c, broker: c.Broker(), caps: c.Broker().Caps(), cfg: cfg, pages: parsed,
-		log: cmp.Or(cfg.Logger, slog.Default()), cross: http.NewCrossOriginProtection(),
+		log: cmp.Or(cfg.Logger, slog.Default()), cross: http.NewCrossOriginProtection(), lookTime: lookTime,
 	}
 	d.audit = cmp.Or(cfg.Audit, d.log)
 	d.life, d.stop = context.WithCancel(context.Background())

@@ -17,7 +17,8 @@ import (
 	"github.com/spoolq/spool/broker/membroker"
 )
 
-// dashboardOf is a dashboard that is closed when the test ends.
+// dashboardOf is a dashboard that is closed when the test ends. Its looks through
+// lists end by what they have seen, however busy the machine is.
 func dashboardOf(t testing.TB, c *spool.Client, cfg Config) *Dashboard {
 	t.Helper()
 	if cfg.Logger == nil {
@@ -27,6 +28,7 @@ func dashboardOf(t testing.TB, c *spool.Client, cfg Config) *Dashboard {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.lookTime = time.Hour
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/spoolq/spool/broker/filebroker"
 )
 
-var largeJobs = flag.Int("jobs", 40_000, "how many jobs TestPagesOfALargeStore makes")
+var largeJobs = flag.Int("jobs", 20_000, "how many jobs TestPagesOfALargeStore makes")
 
 // TestPagesOfALargeStore prints how long each page takes, and holds that what it
 // reads of the store does not grow with it:
@@ -36,6 +36,7 @@ func TestPagesOfALargeStore(t *testing.T) {
 	t.Logf("%d jobs in %v", *largeJobs, time.Since(begun).Round(time.Millisecond))
 
 	d := dashboardOf(t, c, Config{})
+	d.lookTime = lookTime
 	middle := middleOf(f, "big", broker.Ready, *largeJobs/4)
 	some := jobsInPage(f, "big", broker.Dead)
 	form := func(q url.Values) url.Values {
@@ -73,7 +74,7 @@ func TestPagesOfALargeStore(t *testing.T) {
 // timesOf asks for a page often, and prints how long it took.
 func timesOf(t *testing.T, b *counted, d *Dashboard, name string, ask func() *httptest.ResponseRecorder) {
 	t.Helper()
-	const often = 40
+	const often = 20
 	var took []time.Duration
 	var most int64
 	size := 0

@@ -57,7 +57,7 @@ func (d *Dashboard) look(ctx context.Context, q *query, cursor string, want int,
 		if len(page.Jobs) < step && q.Error == "" {
 			skips++
 		}
-		if w.Cursor == "" || want > 0 && found >= want || size > lookBytes || calls == lookCalls || skips == lookSkips || time.Since(begun) > lookTime {
+		if w.Cursor == "" || want > 0 && found >= want || size > lookBytes || calls == lookCalls || skips == lookSkips || time.Since(begun) > d.lookTime {
 			return w, nil
 		}
 		step = nextStep(step, size, calls)
