@@ -158,9 +158,6 @@ func (b *browser) open(place string) {
 	b.do(chromedp.Navigate(b.base+place), chromedp.WaitReady("footer"))
 }
 
-// text is what a person reads on the page.
-func (b *browser) text() string { return value[string](b, "document.querySelector('main').innerText") }
-
 // sees waits until the page has a text, which may come by itself.
 func (b *browser) sees(want string) {
 	b.Helper()

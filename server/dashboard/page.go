@@ -83,14 +83,17 @@ type page struct {
 
 // page begins a page for a request.
 func (d *Dashboard) page(r *http.Request, nav, heading string, body any) *page {
-	p := &page{
-		Title: d.cfg.Title, Heading: heading, Nav: nav, Root: rootOf(r), Now: now(), ReadOnly: d.cfg.ReadOnly,
-		Flash: flashOf(r), Body: body,
-	}
-	if h, known := d.snap.lastHealth(); known && h.Status != broker.Healthy {
+	p := d.plainPage(r, heading, body)
+	p.Nav, p.Flash = nav, flashOf(r)
+	if h := d.health(); h.Status != broker.Healthy {
 		p.Health = &h
 	}
 	return p
+}
+
+// plainPage is a page that asks the store nothing.
+func (d *Dashboard) plainPage(r *http.Request, heading string, body any) *page {
+	return &page{Title: d.cfg.Title, Heading: heading, Root: rootOf(r), Now: now(), ReadOnly: d.cfg.ReadOnly, Body: body}
 }
 
 // render answers with a page. It is made as a whole first, so that a fault makes
@@ -125,9 +128,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 			d.log.ErrorContext(r.Context(), "a page failed", "method", r.Method, "path", r.URL.Path, "error", err)
 		}
 	}
-	p := d.page(r, "", http.StatusText(say.status), say.text)
-	p.Flash = ""
-	if err := d.render(w, say.status, "error", p); err != nil {
+	if err := d.render(w, say.status, "error", d.plainPage(r, http.StatusText(say.status), say.text)); err != nil {
 		d.log.ErrorContext(r.Context(), "the error page failed", "error", err)
 		http.Error(w, "The page failed.", http.StatusInternalServerError)
 	}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
 )
 
@@ -164,6 +166,27 @@ func TestAStoreThatIsClosedIsSaidSo(t *testing.T) {
 		w := get(t, d, place)
 		if w.Code != 503 || !strings.Contains(w.Body.String(), "closed") {
 			t.Errorf("%s: status %d", place, w.Code)
+		}
+	}
+}
+
+// sick is a broker whose disk has failed: it answers, and says so.
+type sick struct{ broker.Broker }
+
+func (sick) Health(context.Context) (broker.Health, error) {
+	return broker.Health{Status: broker.Poisoned, Text: "write of 00000001.log failed: <input/output> error"}, nil
+}
+
+// TestEveryPageSaysThatTheStoreIsSick: whatever page an operator has open.
+func TestEveryPageSaysThatTheStoreIsSick(t *testing.T) {
+	c := quiet(t)
+	f := newFixture(t, c)
+	id := f.enqueue("q", broker.NewJob{Task: "t"})[0].String()
+	ill := spool.New(sick{c.Broker()}, spool.Config{})
+	for _, place := range []string{"/", "/queues", "/queues/q/jobs", "/queues/q/jobs/" + id, "/dead", "/workers", "/schedules", "/limits"} {
+		page := f.page(dashboardOf(t, ill, Config{}), place)
+		if !strings.Contains(page, `role="alert"`) || !strings.Contains(page, "The store is poisoned.") || !strings.Contains(page, "&lt;input/output&gt;") {
+			t.Errorf("%s does not say it", place)
 		}
 	}
 }

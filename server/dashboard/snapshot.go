@@ -55,13 +55,6 @@ func (s *snapshots) forget() {
 	s.rules.forget()
 }
 
-// lastHealth is what was last known; a page that has failed must not ask again.
-func (s *snapshots) lastHealth() (broker.Health, bool) {
-	s.health.mu.Lock()
-	defer s.health.mu.Unlock()
-	return s.health.value, !s.health.at.IsZero()
-}
-
 func (d *Dashboard) counts() ([]broker.Count, error) {
 	return d.snap.counts.get(func(ctx context.Context) ([]broker.Count, error) { return d.client.Counts(ctx, "") })
 }
