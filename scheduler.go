@@ -23,7 +23,7 @@ const (
 // closes ready when the worker may claim: after the first attempt to declare,
 // and when it drains, after the first look at the schedules.
 func (r *run) flowLoop(ctx context.Context, own declaration, ready chan<- struct{}) {
-	s := scheduler{run: r, plans: map[planKey]planned{}}
+	s := scheduler{client: r.client, fault: r.fault, plans: map[planKey]planned{}}
 	var pause pause
 	for declared, first := false, true; ; first = false {
 		failed := false
@@ -99,6 +99,29 @@ func (s *scheduler) rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// Upkeep does what a store needs besides workers until ctx ends, and returns nil:
+// it expires leases, drops what retention no longer keeps, and enqueues the jobs
+// of schedules. A running worker does all of that; Upkeep is for a program that
+// runs none, like a server. Any number of programs may do it.
+func (c *Client) Upkeep(ctx context.Context) error {
+	defer c.keepHouse(ctx)(time.Second)
+	faults := faultLog{log: c.log}
+	s := scheduler{client: c, fault: faults.note, plans: map[planKey]planned{}}
+	var pause pause
+	for {
+		s.listen(ctx)
+		wait, ok := s.pass(ctx)
+		if ok {
+			pause.reset()
+		} else {
+			wait = min(wait, pause.draw(faultMin, faultMax))
+		}
+		if !s.rest(ctx, wait) {
+			return nil
+		}
+	}
+}
+
 func (r *run) tryDeclare(ctx context.Context, own declaration) bool {
 	declare, cancel := context.WithTimeout(ctx, declarePatience)
 	defer cancel()
@@ -112,7 +135,8 @@ func (r *run) tryDeclare(ctx context.Context, own declaration) bool {
 // scheduler enqueues the jobs of schedules. Any number of them may serve a
 // store: the broker lets one win each tick.
 type scheduler struct {
-	*run
+	client  *Client
+	fault   func(call string, err error) // takes the outcome of each call
 	plans   map[planKey]planned // of the schedules of the last pass
 	changes <-chan broker.Event // of settings; nil when there are none to be had
 }

@@ -45,3 +45,28 @@ func TestOneHousekeeperServesAllWorkersOfAClient(t *testing.T) {
 		want(b, "calls after a new start", len(calls), 7)
 	})
 }
+
+func TestUpkeepServesAStoreWithoutAWorker(t *testing.T) {
+	bubble(t, func(b *bench) {
+		set := spool.Schedule{Name: "often", Spec: "*/20 * * * *", Job: tidyUp.With("attic")}
+		b.must(b.scheduler(set)()) // declares it, and is gone
+		_, err := tidyUp.Enqueue(b.ctx, b.Client, "cellar", spool.StartWithin(time.Minute))
+		b.must(err)
+		ctx, stop := context.WithCancel(b.ctx)
+		ended := make(chan error)
+		go func() { ended <- b.Upkeep(ctx) }()
+		b.sleep(time.Hour)
+		b.wantTicks("often", "01 00:20", "01 00:40", "01 01:00")
+		counts, err := b.Counts(b.ctx, "")
+		b.must(err)
+		cancelled := int64(0)
+		for _, n := range counts {
+			cancelled += n.Totals.Cancelled
+		}
+		want(b, "cancelled, since nobody started it", cancelled, 1)
+		stop()
+		b.must(<-ended)
+		b.sleep(time.Hour)
+		b.wantTicks("often", "01 00:20", "01 00:40", "01 01:00")
+	})
+}

@@ -12,7 +12,9 @@ import (
 // where a reply can be lost remembers the answer for Caps.Retry, from whichever
 // client it came: a repeat returns it (for a claim, those of its leases that are
 // still valid) and changes nothing. An error other than ErrUnknown means that
-// the call changed nothing. When a context ends before the call was decided, the
+// the call changed nothing: it is not remembered, and the call is judged anew when
+// it is made again. Whether an answer is remembered of a call that changed nothing
+// (a claim that found no job) is open: nobody is the worse for it. When a context ends before the call was decided, the
 // call changes nothing and returns the context's error; once it is decided, the
 // call returns its outcome.
 type Broker interface {

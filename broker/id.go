@@ -126,7 +126,8 @@ type Ref struct {
 
 // Call carries the call id of a mutating call: the same over its retries, so
 // that a broker whose reply can be lost recognises the repeat. A broker with
-// Caps.Retry 0 cannot lose a reply and ignores it.
+// Caps.Retry 0 cannot lose a reply and ignores it. The zero ID is none: such a call
+// is never recognised. An id is for one call alone, whatever it does.
 type Call struct {
 	ID ID
 }

@@ -6,7 +6,9 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -62,26 +64,14 @@ type key struct {
 
 func newKeyring(list []Credential) (keyring, error) {
 	var ring keyring
-	for i, c := range list {
-		bad := func(format string, args ...any) error {
-			return fmt.Errorf("credential %d (%.64q): %s", i+1, c.Name, fmt.Sprintf(format, args...))
+	for i := range list {
+		c := &list[i]
+		if err := c.Check(); err != nil {
+			return nil, fmt.Errorf("credential %d (%.64q): %w", i+1, c.Name, err)
 		}
 		k := key{name: c.Name, scopes: map[Scope]bool{}}
-		b, err := hex.DecodeString(c.Hash)
-		if err != nil || len(b) != sha256.Size {
-			return nil, bad("hash is not a SHA-256 in 64 hexadecimal digits; `spool credential` makes one")
-		}
-		copy(k.hash[:], b)
-		if c.Name == "" {
-			return nil, bad("it has no name")
-		}
-		if len(c.Scopes) == 0 {
-			return nil, bad("it has no scopes, and so allows nothing")
-		}
+		_, _ = hex.Decode(k.hash[:], []byte(c.Hash)) // checked above
 		for _, scope := range c.Scopes {
-			if !known(scope) {
-				return nil, bad("scope %.32q is unknown: allowed are %v", scope, Scopes)
-			}
 			k.scopes[scope] = true
 		}
 		ring = append(ring, k)
@@ -89,13 +79,23 @@ func newKeyring(list []Credential) (keyring, error) {
 	return ring, nil
 }
 
-func known(s Scope) bool {
-	for _, one := range Scopes {
-		if s == one {
-			return true
+// Check says what is wrong with c.
+func (c *Credential) Check() error {
+	if b, err := hex.DecodeString(c.Hash); err != nil || len(b) != sha256.Size {
+		return errors.New("hash is not a SHA-256 in 64 hexadecimal digits; spool credential makes one")
+	}
+	if c.Name == "" {
+		return errors.New("it has no name")
+	}
+	if len(c.Scopes) == 0 {
+		return fmt.Errorf("it has no scopes, and so allows nothing: any of %v would do", Scopes)
+	}
+	for _, scope := range c.Scopes {
+		if !slices.Contains(Scopes[:], scope) {
+			return fmt.Errorf("scope %.32q is unknown: allowed are %v", scope, Scopes)
 		}
 	}
-	return false
+	return nil
 }
 
 // find returns the key that a header shows; nil when it is none. It compares

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"strings"
@@ -48,12 +49,31 @@ func guard(s *Server, w http.ResponseWriter, r *http.Request) {
 		fail(w, wire.NewProblem(wire.CodeMedia, http.StatusUnsupportedMediaType, "The body is encoded in a way that is not taken", "send it without Content-Encoding"))
 		return
 	}
-	if r.Body != nil && r.Body != http.NoBody {
+	if err := s.origins.Check(r); err != nil {
+		fail(w, wire.NewProblem(wire.CodeForbidden, http.StatusForbidden, "A page of somebody else sent this", err.Error()))
+		return
+	}
+	if r.ContentLength != 0 { // -1: nobody knows
+		if p := mediaProblem(r); p != nil && strings.HasPrefix(r.URL.Path, "/v1/") {
+			fail(w, p)
+			return
+		}
 		timely := &timelyBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.cfg.MaxBody), ctl: http.NewResponseController(w)}
 		_ = timely.ctl.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every connection has one
 		r.Body = timely
 	}
 	s.mux.ServeHTTP(w, r)
+}
+
+// mediaProblem refuses a body that does not say that it is JSON: a page of
+// somebody else can make a browser send any other without asking.
+func mediaProblem(r *http.Request) *wire.Problem {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err == nil && media == "application/json" {
+		return nil
+	}
+	return wire.NewProblem(wire.CodeMedia, http.StatusUnsupportedMediaType, "The body has a content type that is not taken",
+		fmt.Sprintf("it is %.64q: send it with Content-Type: application/json", r.Header.Get("Content-Type")))
 }
 
 // noRoute answers a request that no other handler is for.
@@ -119,6 +139,9 @@ func (s *Server) hostAllowed(host string) bool {
 	return s.hosts[strings.ToLower(host)]
 }
 
+// challenge says how to show a credential.
+const challenge = `Bearer realm="spool"`
+
 // callerKey is where a request's context has the key that it showed.
 type callerKey struct{}
 
@@ -128,7 +151,7 @@ func (s *Server) authorize(ctx huma.Context, next func(huma.Context)) {
 	k, p := s.admit(ctx.Header("Authorization"), scope)
 	if p != nil {
 		if p.Status == http.StatusUnauthorized {
-			ctx.SetHeader("WWW-Authenticate", `Bearer realm="spool"`)
+			ctx.SetHeader("WWW-Authenticate", challenge)
 		}
 		ctx.SetHeader("Content-Type", p.ContentType(""))
 		ctx.SetStatus(p.Status)

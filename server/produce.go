@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/wire"
 )
@@ -17,6 +19,8 @@ func (s *Server) produceRoutes() {
 		summary: "Enqueue a job",
 		doc:     "When it answers, the job is durable. Answers 200 in place of 201 when the job was there already.",
 	}, s.enqueueOne)
+	one := s.api.OpenAPI().Paths["/v1/jobs"].Post.Responses
+	one["200"] = &huma.Response{Description: "It was there already.", Content: one["201"].Content}
 	register(s, route{
 		method: http.MethodPost, path: "/v1/queues/{queue}/jobs", id: "enqueue-many", tag: "produce", scope: Produce, status: http.StatusCreated,
 		summary: "Enqueue jobs of one queue, all or none",
@@ -87,12 +91,18 @@ func (s *Server) enqueue(ctx context.Context, c broker.Call, queue string, jobs 
 	ctx, cancel := s.waiting(ctx)
 	defer cancel()
 	deadline := time.Now().Add(s.cut(wait))
-	for {
+	for first := true; ; first = false {
 		answers, err := s.broker.Enqueue(ctx, c, queue, jobs)
 		full, isFull := errors.AsType[*broker.FullError](err)
 		left := time.Until(deadline)
 		if !isFull || full.RetryAfter == 0 || wait <= 0 || left <= 0 {
+			if isFull {
+				s.refused.rejected.Add(1)
+			}
 			return answers, err
+		}
+		if first {
+			s.refused.waited.Add(1)
 		}
 		if !sleep(ctx, min(full.RetryAfter, left)) {
 			return nil, ctx.Err()

@@ -116,7 +116,7 @@ func (s *Server) result(ctx context.Context, in *refIn) (*download, error) {
 
 type listIn struct {
 	Queue     string        `path:"queue"`
-	State     broker.State  `query:"state" required:"true" doc:"One of scheduled, ready, leased, done, dead, cancelled."`
+	State     string        `query:"state" required:"true" enum:"scheduled,ready,leased,done,dead,cancelled"`
 	Task      string        `query:"task"`
 	Tenant    string        `query:"tenant"`
 	Group     string        `query:"group"`
@@ -129,8 +129,12 @@ type listIn struct {
 }
 
 func (s *Server) listJobs(ctx context.Context, in *listIn) (*answer[wire.Page], error) {
+	state, err := broker.ParseState(in.State)
+	if err != nil {
+		return nil, fmt.Errorf("%w: state: %w", broker.ErrInvalid, err)
+	}
 	return s.list(ctx, broker.Filter{
-		Queue: in.Queue, States: []broker.State{in.State}, Task: in.Task, Tenant: in.Tenant, Group: in.Group, Key: in.Key,
+		Queue: in.Queue, States: []broker.State{state}, Task: in.Task, Tenant: in.Tenant, Group: in.Group, Key: in.Key,
 		ErrorContains: in.Error, OlderThan: time.Duration(in.OlderThan), NewerThan: time.Duration(in.NewerThan),
 	}, in.Cursor, in.Limit)
 }

@@ -37,6 +37,8 @@ type Config struct {
 	MaxBody int64
 	// MaxStreams is how many event streams there may be at a time; 0 means 1000.
 	MaxStreams int
+	// Expvar serves the process's variables at /debug/vars, to who may read.
+	Expvar bool
 	// Version is what the server says of itself; "" means "devel".
 	Version string
 	// Logger takes what the server reports; nil means slog.Default().
@@ -64,6 +66,8 @@ type Server struct {
 	stop    context.CancelFunc
 	streams chan struct{} // a token for each event stream
 	waits   waits
+	refused refused
+	origins *http.CrossOriginProtection
 }
 
 // New returns a server of c, which stays the caller's. It returns an error when
@@ -83,7 +87,7 @@ func New(c *spool.Client, cfg Config) (*Server, error) {
 	s := &Server{
 		client: c, broker: c.Broker(), caps: c.Broker().Caps(), cfg: cfg, keys: keys,
 		log: cmp.Or(cfg.Logger, slog.Default()), hosts: hostSet(cfg.Hosts), mux: http.NewServeMux(),
-		streams: make(chan struct{}, cfg.MaxStreams),
+		origins: http.NewCrossOriginProtection(), streams: make(chan struct{}, cfg.MaxStreams),
 	}
 	s.audit = cmp.Or(cfg.Audit, s.log)
 	s.waits.calls = map[broker.ID]context.CancelFunc{}

@@ -194,3 +194,31 @@ func TestTheSuiteNoticesAForgottenCall(t *testing.T) {
 func callCases() []Case {
 	return slices.DeleteFunc(Cases(), func(c Case) bool { return c.Topic != "call ids" })
 }
+
+// TestHistoriesNoticeAForgottenCall makes the calls of histories again, on a
+// broker that remembers all sorts but one.
+func TestHistoriesNoticeAForgottenCall(t *testing.T) {
+	bubbles := func(forgets string) stage {
+		return func(t *testing.T, run func(t *testing.T, h Harness)) {
+			synctest.Test(t, func(t *testing.T) {
+				h := bubble(remembering(func(m *memory) { m.forgets = forgets }))
+				h.Repeats = true
+				run(t, h)
+			})
+		}
+	}
+	for _, verb := range []string{"", "enqueue", "claim", "settle", "apply", "tick"} {
+		failed := 0
+		for seed := range uint64(20) {
+			if failure := play(t, newScript(seed), bubbles(verb)); failure != "" {
+				failed++
+				if verb == "" {
+					t.Errorf("seed %d: nothing is forgotten: %s", seed, failure)
+				}
+			}
+		}
+		if verb != "" && failed == 0 {
+			t.Errorf("forgotten: %s, and no history noticed it", verb)
+		}
+	}
+}

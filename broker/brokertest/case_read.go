@@ -245,6 +245,38 @@ var listRules = []rule{
 			f.wantErr(what, err, broker.ErrInvalid)
 		}
 	}},
+	{"a list and a command go on at another client, which leaves out nothing", func(f *fixture) {
+		refs := f.addMany(30)
+		for _, l := range f.claim(30) {
+			f.end(l, broker.Bury)
+		}
+		f.command(broker.DeleteJobs, refs[0].ID, refs[1].ID, refs[2].ID) // the oldest of the list: who loads it later counts otherwise
+		dead := broker.Filter{Queue: queue, States: []broker.State{broker.Dead}}
+		page, err := f.b.List(f.ctx, dead, "", 5)
+		f.must("list", err)
+		exactly(f, "jobs", page.Jobs, 5)
+		step, err := f.b.Apply(f.ctx, broker.NewCall(), broker.Command{Kind: broker.DeleteJobs, Filter: dead, Limit: 10})
+		f.must("delete", err)
+		want(f, "changed", step.Changed, 10)
+		other := f.open()
+		seen := map[broker.ID]bool{}
+		for cursor := page.Cursor; cursor != ""; cursor = page.Cursor { // its job is gone
+			page, err = other.List(f.ctx, dead, cursor, 3)
+			f.must("list at another client", err)
+			for i := range page.Jobs {
+				seen[page.Jobs[i].ID] = true
+			}
+		}
+		want(f, "seen of those that are there", len(seen), 17)
+		changed := 0
+		for step.Cursor != "" {
+			step, err = other.Apply(f.ctx, broker.NewCall(), broker.Command{Kind: broker.DeleteJobs, Filter: dead, Limit: 3, Cursor: step.Cursor})
+			f.must("delete at another client", err)
+			changed += step.Changed
+		}
+		want(f, "changed at another client", changed, 17)
+		want(f, "dead", f.count(queue, task).Dead, 0)
+	}},
 	{"a list of a queue that nobody knows is empty", func(f *fixture) {
 		want(f, "jobs", len(f.in(broker.Ready)), 0)
 	}},

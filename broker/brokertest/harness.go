@@ -39,6 +39,14 @@ type Harness struct {
 	// Frozen says that the clock moves by Advance alone, so that a call which
 	// waits for a due time would wait for ever.
 	Frozen bool
+	// Repeats says that histories make their calls again, with their ids, and want
+	// to be answered the same: for a broker that has Caps.Retry on a clock that
+	// stands still during a call.
+	Repeats bool
+	// Grain is to what the store keeps times. Histories of a queue that moves let
+	// so much pass between two steps, since of what is within one the order of the
+	// jobs' numbers is all that arrives.
+	Grain time.Duration
 	// Idle returns when every other goroutine waits. nil: nothing can tell.
 	Idle func()
 

@@ -85,8 +85,11 @@ func play(t *testing.T, script []step, on stage) string {
 		}
 		failures, _ = recorded(t, func(t testing.TB) {
 			p := newPlayer(begin(t, h))
-			for _, s := range script {
+			for i, s := range script {
 				s.do(p)
+				if p.repeats != nil && !p.failed() {
+					p.repeats.again(i)
+				}
 				p.compare()
 				if p.failed() {
 					return

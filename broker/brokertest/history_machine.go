@@ -44,6 +44,7 @@ func (s reopenStep) do(p *player) {
 	}
 	if s.restart {
 		p.m.restart(h.Restart)
+		p.forgetCalls()
 	}
 	if s.kill { // with a restart: all at the same time, by it
 		s.end(p)
@@ -61,6 +62,14 @@ func (s reopenStep) do(p *player) {
 		p.claimNothing()
 	}
 	p.maintain() // what a client held is only sure to be free after that
+}
+
+// forgetCalls makes no call again that was made before a restart: the clock may
+// have gone on with the wall clock by any time.
+func (p *player) forgetCalls() {
+	if p.repeats != nil {
+		p.repeats.made = nil
+	}
 }
 
 func (s reopenStep) of(client int) bool { return s.client == client || s.client == everyClient }

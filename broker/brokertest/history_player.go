@@ -17,6 +17,7 @@ type player struct {
 	}
 	runs    map[broker.Ref][]tokens
 	settled map[lease]bool // the leases that a settlement has ended
+	repeats *repeats       // nil: no call is made again
 }
 
 // lease names a lease by the model's token.
@@ -30,6 +31,9 @@ type tokens struct{ real, model broker.Token }
 
 func newPlayer(f *fixture) *player {
 	p := &player{f: f, m: NewModel(f.h.Clock), runs: map[broker.Ref][]tokens{}, settled: map[lease]bool{}}
+	if f.h.Repeats {
+		p.repeats = &repeats{p: p, ended: map[lease]bool{}}
+	}
 	for i := range p.clients {
 		p.open(i)
 	}
@@ -40,7 +44,12 @@ func (p *player) open(i int) {
 	p.clients[i].real, p.clients[i].model = p.f.open(), p.m.Open()
 }
 
-func (p *player) real(i int) broker.Broker { return p.clients[i].real }
+func (p *player) real(i int) broker.Broker {
+	if p.repeats == nil {
+		return p.clients[i].real
+	}
+	return repeater{p.clients[i].real, p.repeats, p.clients[(i+1)%historyClients].real}
+}
 
 func (p *player) model(i int) *Model { return p.clients[i].model }
 

@@ -305,6 +305,9 @@ func (s passStep) String() string {
 
 func (s passStep) do(p *player) {
 	p.f.advance(time.Duration(s))
+	if p.repeats != nil {
+		p.repeats.passed += time.Duration(s)
+	}
 	p.maintain()
 }
 
@@ -370,9 +373,12 @@ func same[V comparable](p *player, what string, got, wanted []V) {
 	}
 }
 
+// contractErrors are what a call of a history can end with.
+var contractErrors = []error{broker.ErrInvalid, broker.ErrTooLarge, broker.ErrNotFound, broker.ErrLeaseLost, broker.ErrFull, broker.ErrConflict, broker.ErrClosed}
+
 // sameError fails the history unless both failed in the same way, or neither.
 func (p *player) sameError(what string, got, wanted error) {
-	for _, e := range []error{broker.ErrInvalid, broker.ErrTooLarge, broker.ErrNotFound, broker.ErrLeaseLost, broker.ErrFull, broker.ErrConflict, broker.ErrClosed} {
+	for _, e := range contractErrors {
 		if errors.Is(got, e) && errors.Is(wanted, e) {
 			return
 		}

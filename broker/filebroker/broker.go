@@ -39,6 +39,23 @@ type Config struct {
 	// AllowUnsafeFS opens a store on a file system whose locks or syncs may
 	// not be what they claim: network, FUSE, overlay.
 	AllowUnsafeFS bool
+	// RememberCalls makes this client remember the calls that it makes, by their
+	// ids and with their answers, in the commit of what they change: whoever makes
+	// one again within 2 minutes (Caps.Retry) through a client with this option, in
+	// whichever process, gets the first answer, and nothing changes. It is for a
+	// server in front of the store, whose own clients make a call again when its
+	// reply was lost, though the server was killed meanwhile. The memory is as
+	// durable as the call itself. A call that was refused, or changed nothing, is
+	// judged anew, as if it had not come before; one without an id always is.
+	//
+	// A client with this option loads the state for its first enqueue. Each call
+	// takes some 40 bytes of the log, and for 130 seconds about 56 bytes of memory
+	// in every process that has loaded the state, for one job, and 16 more for each
+	// further one. 20,000 calls a second are 2.6 million that are remembered: 150 MB
+	// of memory, and 100 MB of each checkpoint. A program that is older than this
+	// option refuses a store with such calls in its log or its checkpoint; a
+	// compaction puts that right once they are forgotten.
+	RememberCalls bool
 	// Logger is told of what an operator should know: a torn tail was cut, a
 	// process holds the lock for long. nil means slog.Default.
 	Logger *slog.Logger
@@ -137,6 +154,9 @@ func Open(dir string, cfg Config) (*Broker, error) {
 // Caps implements broker.Broker.
 func (b *Broker) Caps() broker.Caps {
 	c := broker.Caps{Broker: "file", OneCommit: true, MaxBatch: broker.MaxBatchJobs, MaxBytes: broker.MaxCallBytes, HandleLeases: true}
+	if b.cfg.RememberCalls {
+		c.Retry = jobstate.CallRetry
+	}
 	switch b.cfg.Sync {
 	case SyncAlways:
 		c.Durability = "crash of any process, power cut (synced before the answer)"

@@ -18,18 +18,19 @@ var noContext = context.Background()
 const recordBytes = 160
 
 // Enqueue is Broker.Enqueue.
-func (b *handle) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs []broker.NewJob) (answers []broker.Enqueued, err error) {
-	size := 0
+func (b *handle) Enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob) (answers []broker.Enqueued, err error) {
+	id := b.callID(c)
+	size := b.answerBytes(len(jobs))
 	for i := range jobs {
 		size += jobs[i].Size() + recordBytes
 	}
 	newOp := func() *op {
 		o := &op{size: size, class: journal.Enqueue}
-		o.decide = func(now jobstate.Now) { answers, o.err = b.s.Enqueue(&b.w, now, queue, jobs) }
+		o.decide = func(now jobstate.Now) { answers, o.err = b.s.EnqueueOnce(&b.w, now, id, queue, jobs) }
 		return o
 	}
 	o := newOp()
-	if jobstate.Stateless(jobs) {
+	if id.IsZero() && jobstate.Stateless(jobs) {
 		o.stateless = func(now jobstate.Now) { answers, o.err = b.enqueueStateless(now, queue, jobs) }
 	}
 	err = b.do(ctx, o)
@@ -43,24 +44,20 @@ func (b *handle) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs 
 }
 
 // Settle is Broker.Settle.
-func (b *handle) Settle(ctx context.Context, _ broker.Call, list []broker.Settlement) ([]broker.Settled, error) {
+func (b *handle) Settle(ctx context.Context, c broker.Call, list []broker.Settlement) (answers []broker.Settled, err error) {
 	if err := jobstate.CheckSettle(list); err != nil {
 		return nil, err
 	}
-	size := 0
+	size := b.answerBytes(len(list))
 	for i := range list {
-		size += recordBytes/2 + len(list[i].Result) + min(len(list[i].Error), broker.MaxErrorBytes)
+		size += b.answerBytes(len(list[i].FollowUps)) + recordBytes/2 + len(list[i].Result) + min(len(list[i].Error), broker.MaxErrorBytes)
 		for k := range list[i].FollowUps {
 			size += list[i].FollowUps[k].Job.Size() + recordBytes
 		}
 	}
-	answers := make([]broker.Settled, len(list))
-	err := b.do(ctx, &op{size: size, class: journal.Settle, decide: func(now jobstate.Now) {
-		for i := range list {
-			answers[i] = b.s.Settle(&b.w, now, &list[i])
-		}
-	}})
-	if err != nil {
+	o := &op{size: size, class: journal.Settle}
+	o.decide = func(now jobstate.Now) { answers, o.err = b.s.SettleOnce(&b.w, now, b.callID(c), list) }
+	if err := b.do(ctx, o); err != nil {
 		return nil, err
 	}
 	return answers, nil
@@ -103,13 +100,14 @@ func (b *handle) Extend(ctx context.Context, r broker.ExtendRequest) (beats []br
 
 // Apply is Broker.Apply. The jobs are chosen before the commit, which
 // looks again whether they can still be changed.
-func (b *handle) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (step broker.Step, err error) {
+func (b *handle) Apply(ctx context.Context, c broker.Call, cmd broker.Command) (step broker.Step, err error) {
 	if err := jobstate.CheckCommand(&cmd); err != nil {
 		return step, err
 	}
 	if err := b.want(ctx); err != nil {
 		return step, err
 	}
+	id, next := b.callID(c), ""
 	var ids []broker.ID
 	if cmd.Kind != broker.PauseQueue && cmd.Kind != broker.ResumeQueue {
 		b.mu.Lock()
@@ -118,25 +116,30 @@ func (b *handle) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (
 			b.mu.Unlock()
 			return step, err
 		}
-		found, next, err := b.s.Candidates(b.now(), &cmd)
+		now := b.now()
+		var found []jobstate.Ticket
+		if id.IsZero() || !b.s.KnowsCall(now, id) {
+			found, next, err = b.s.Candidates(now, &cmd)
+		}
 		b.mu.Unlock()
 		if err != nil {
 			return step, err
 		}
-		step.Cursor = next
 		for i := range found {
 			if jobstate.ErrorMatches(&found[i], cmd.Filter.ErrorContains, b.read) {
 				ids = append(ids, found[i].Job.ID)
 			}
 		}
-		if len(ids) == 0 {
-			return step, b.rest()
+		if len(ids) == 0 && id.IsZero() { // else only the end of the log says whether it is a repeat
+			return broker.Step{Cursor: next}, b.rest()
 		}
 	}
-	err = b.do(ctx, &op{size: (recordBytes + len(cmd.Reason)) * (1 + len(ids)), class: journal.Settle, decide: func(now jobstate.Now) {
-		step.Changed = b.s.Command(&b.w, now, &cmd, ids)
-	}})
-	return step, err
+	o := &op{size: (recordBytes+len(cmd.Reason))*(1+len(ids)) + b.answerBytes(1), class: journal.Settle}
+	o.decide = func(now jobstate.Now) { step, o.err = b.s.CommandOnce(&b.w, now, id, &cmd, ids, next) }
+	if err := b.do(ctx, o); err != nil {
+		return broker.Step{}, err
+	}
+	return step, nil
 }
 
 // Maintain is Broker.Maintain.

@@ -20,14 +20,14 @@ import (
 const slowPoll = 3 * time.Second
 
 // Claim is Broker.Claim.
-func (b *handle) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
+func (b *handle) Claim(ctx context.Context, c broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
 	if err := jobstate.CheckClaim(&r); err != nil {
 		return broker.Claimed{}, err
 	}
 	deadline := time.Now().Add(r.Wait)
 	for {
 		wait := time.Until(deadline)
-		got, idle, err := b.claimOnce(ctx, &r, wait > 0)
+		got, idle, err := b.claimOnce(ctx, b.callID(c), &r, wait > 0)
 		if err != nil || len(got.Leases) > 0 {
 			return got, err
 		}
@@ -76,23 +76,25 @@ func (b *handle) awake(c *idleClaim) {
 
 // claimOnce tries once. When there is nothing to take, nothing more to look at
 // and the caller will wait, it is registered as idle in the same commit.
-func (b *handle) claimOnce(ctx context.Context, r *broker.ClaimRequest, wait bool) (got broker.Claimed, idle *idleClaim, err error) {
+func (b *handle) claimOnce(ctx context.Context, id broker.ID, r *broker.ClaimRequest, wait bool) (got broker.Claimed, idle *idleClaim, err error) {
 	member := b.member.name
 	if r.Remote {
 		member = ""
 	}
 	var tickets []jobstate.Ticket
-	o := &op{size: 64 + 32*r.Max, class: journal.Settle, claims: true, free: true, decide: func(now jobstate.Now) {
-		tickets, got.More = b.s.ClaimAny(&b.w, now, r, member)
+	o := &op{size: 64 + 32*r.Max + b.answerBytes(r.Max), class: journal.Settle, claims: true, free: true}
+	o.decide = func(now jobstate.Now) {
+		var again bool
+		tickets, got.More, again, o.err = b.s.ClaimOnce(&b.w, now, id, r, member)
 		got.NextDue = b.s.NextDueAny(now, r.Queues)
-		if len(tickets) == 0 && !got.More && wait {
+		if len(tickets) == 0 && !got.More && !again && o.err == nil && wait {
 			idle = &idleClaim{Claim: b.hub.Idle(r.Queues, r.Tasks), since: time.Duration(now.Steady - b.s.Epoch().Offset), due: got.NextDue}
 			b.setIdle(idleOthers | idleWorkers)
 			if at := b.s.Due(now); at > 0 {
 				idle.lease = max(time.Duration(at-now.Steady), 1)
 			}
 		}
-	}}
+	}
 	if err := b.do(ctx, o); err != nil {
 		if idle != nil {
 			b.awake(idle)

@@ -55,12 +55,12 @@ func newCorpus(t *testing.T, compacted bool) *corpus {
 	c := &corpus{}
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, crashfs.Config{Seed: 1})
-		a, b := s.open(), s.open()
+		a, b := s.open(rememberCalls), s.open()
 		everyRecord(s, a, b, 0, false)
 		if compacted {
 			c.checkpoint = a.compact()
 		}
-		d, e := s.open(neverSync), s.open(neverSync)
+		d, e := s.open(neverSync, rememberCalls), s.open(neverSync)
 		a.close(d)
 		everyRecord(s, d, e, 200, true)
 		c.scene, c.image = s, s.m.Crash(crashfs.KeepAll)
@@ -464,7 +464,7 @@ func TestTheCorpusHoldsEveryRecord(t *testing.T) {
 		for _, body := range half {
 			must(t, jobstate.Describe(body, func(r jobstate.Record) { types[r.Type]++ }))
 		}
-		for _, want := range []string{"enqueue", "claim", "wait", "final", "drop", "extend", "ask", "note", "pause", "worker", "leave", "epoch", "gone", "hold", "set", "tick", "replace"} {
+		for _, want := range []string{"enqueue", "claim", "wait", "final", "drop", "extend", "ask", "note", "pause", "worker", "leave", "epoch", "gone", "hold", "set", "tick", "replace", "call"} {
 			if types[want] == 0 {
 				t.Errorf("there is no %s in %v", want, types)
 			}

@@ -30,6 +30,16 @@
 // has not loaded the state keeps no index, rings by what the shared page tells of
 // workers, seals a segment without counters, and leaves dead handles to others.
 //
+// # Calls that are made again
+//
+// A call that returns has told its caller: no reply is lost within a process. A
+// server in front of the store can be killed before it replies. With
+// [Config].RememberCalls the frame of a call has a record with its id and its
+// answer, behind those of what it changed; the state keeps it for a while, as
+// every process does that replays it, and so does a checkpoint. A repeat finds it
+// under LOCK, writes nothing, and waits like any answer until what it rests on is
+// durable.
+//
 // # Who is alive
 //
 // Each handle holds the lock of a file of its own in alive/. The kernel frees

@@ -215,7 +215,7 @@ func (b *handle) due(patience float64) (bool, error) {
 
 // live is about how much a store needs for the jobs that there are; mu is held.
 func (b *handle) live() int64 {
-	live := int64(b.s.Len()) * liveBytes
+	live := int64(b.s.Len())*liveBytes + b.s.CallBytes()
 	for _, use := range b.s.Uses() {
 		live += use.Bytes
 	}

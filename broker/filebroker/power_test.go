@@ -19,7 +19,7 @@ import (
 // a second process that comes, goes and is killed, segments that fill up,
 // checkpoints, and an open that finds nobody alive.
 func everyOperation(s *scene) {
-	a := s.open()
+	a := s.open(rememberCalls)
 	b := s.open()
 	everyRecord(s, a, b, 0, false)
 	a.maintain()

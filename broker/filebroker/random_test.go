@@ -27,7 +27,7 @@ func randomLife(seed uint64, steps int) func(s *scene) {
 	return func(s *scene) {
 		s.unordered = true
 		r := &chance{Rand: rand.New(rand.NewPCG(seed, 0x11fe)), s: s}
-		r.clients = []*twin{s.open(), s.open()}
+		r.clients = []*twin{s.open(rememberCalls), s.open()}
 		for range steps {
 			r.step(r.clients[r.IntN(2)])
 		}
@@ -110,6 +110,12 @@ func (r *chance) command(c *twin) {
 	c.command(kind, broker.Filter{IDs: []broker.ID{labID(r.IntN(30))}}, pickOne(r, "", "by ada"))
 }
 
+// remembers lets a client remember its calls, or not.
+func (r *chance) remembers() func(*Config) {
+	on := r.IntN(2) == 0
+	return func(c *Config) { c.RememberCalls = on }
+}
+
 // reopen lets one client end, in one way or another, and another one begin.
 func (r *chance) reopen() {
 	i := r.IntN(2)
@@ -118,7 +124,7 @@ func (r *chance) reopen() {
 	} else {
 		r.clients[i].kill(r.clients[1-i])
 	}
-	r.clients[i] = r.s.open()
+	r.clients[i] = r.s.open(r.remembers())
 }
 
 // TestAPowerCutInARandomLife is the test of power cuts for lives that chance

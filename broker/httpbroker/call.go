@@ -35,7 +35,7 @@ type request struct {
 // an attempt that is under way is not given up for a context.
 func (r *request) changes() bool { return !r.id.IsZero() }
 
-// Bounds of the pause between two attempts.
+// Bounds of the pause between two attempts; the first is the shortest.
 const (
 	pauseMin = 25 * time.Millisecond
 	pauseMax = 2 * time.Second
@@ -59,7 +59,7 @@ func (c *client) call(ctx context.Context, r request, out any) error {
 		return fmt.Errorf("%w: %w", broker.ErrInvalid, err)
 	}
 	lost := false // an attempt may have taken place
-	pause := pauseMin
+	pause := c.pause
 	for start := time.Now(); ; {
 		err := c.attempt(ctx, &r, body, out)
 		again, ok := errors.AsType[*againError](err)

@@ -2,7 +2,10 @@ package httpbroker_test
 
 import (
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,18 +17,24 @@ import (
 	"github.com/spoolq/spool/broker/membroker"
 	"github.com/spoolq/spool/internal/vfs/crashfs"
 	"github.com/spoolq/spool/server"
+	"github.com/spoolq/spool/server/servertest"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// serve starts a server of b on loopback, which ends with the test.
-func serve(t testing.TB, b broker.Broker) (url string) {
+// serve starts a server of b on loopback, which ends with the test. wrap may
+// stand before its handler.
+func serve(t testing.TB, b broker.Broker, wrap ...func(testing.TB, http.Handler) http.Handler) (url string) {
 	t.Helper()
 	s, err := server.New(spool.New(b, spool.Config{Logger: quiet}), server.Config{Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := httptest.NewServer(s)
+	var handler http.Handler = s
+	for _, w := range wrap {
+		handler = w(t, handler)
+	}
+	h := httptest.NewServer(handler)
 	t.Cleanup(func() { s.Stop(); h.Close(); b.Close() })
 	return h.URL
 }
@@ -44,7 +53,7 @@ func overFiles(t *testing.T) brokertest.Harness {
 	m := crashfs.New(crashfs.Config{Uptime: time.Hour})
 	var urls []string
 	for range 2 {
-		b, err := filebroker.Open("/jobs", filebroker.Config{Logger: quiet}.On(m.Process()))
+		b, err := filebroker.Open("/jobs", filebroker.Config{Logger: quiet, RememberCalls: true}.On(m.Process()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,9 +68,33 @@ func overFiles(t *testing.T) brokertest.Harness {
 
 func TestKeepsTheContractOverFiles(t *testing.T) { brokertest.Run(t, overFiles) }
 
+// Each answer is also compared with the description of the API.
 func TestKeepsTheContractOverMemory(t *testing.T) {
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
-		url := serve(t, membroker.New(membroker.Config{}))
+		url := serve(t, membroker.New(membroker.Config{RememberCalls: true}), servertest.Checked)
 		return brokertest.Harness{Open: func() broker.Broker { return open(t, url) }, Reopen: true}
 	})
+}
+
+// lossyTopics are those with a call of each sort that changes something.
+var lossyTopics = []string{"enqueue", "claim", "lease", "settle", "attempts", "follow-ups", "commands", "pause", "call ids", "settings", "batches", "schedules"}
+
+// A call whose request or answer is lost is made again, and doubles nothing. What
+// a heartbeat says twice is kept twice: its lines are left out here.
+func TestKeepsTheContractWhenAnswersAreLost(t *testing.T) {
+	for _, c := range brokertest.Cases() {
+		if strings.Contains(c.Name, "lines") || !slices.Contains(lossyTopics, c.Topic) {
+			continue
+		}
+		t.Run(c.Topic+"/"+c.Name, func(t *testing.T) {
+			h := overFiles(t)
+			open := h.Open
+			h.Open = func() broker.Broker {
+				b := open()
+				httpbroker.MakeLossy(b)
+				return b
+			}
+			c.Run(t, h)
+		})
+	}
 }

@@ -36,12 +36,13 @@ type Config struct {
 
 // client is a broker.Broker.
 type client struct {
-	base string // the URL, without a slash at its end
-	cfg  Config
-	http *http.Client
-	log  *slog.Logger
-	caps broker.Caps
-	wait time.Duration // the server's longest
+	base  string // the URL, without a slash at its end
+	cfg   Config
+	http  *http.Client
+	log   *slog.Logger
+	caps  broker.Caps
+	pause time.Duration // before the second attempt
+	wait  time.Duration // the server's longest
 
 	held  held
 	life  context.Context // ends with Close
@@ -68,7 +69,7 @@ func Open(ctx context.Context, address string, cfg Config) (broker.Broker, error
 	u.User = nil
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	c := &client{
-		base: strings.TrimSuffix(u.String(), "/"), cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()),
+		pause: pauseMin, base: strings.TrimSuffix(u.String(), "/"), cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()),
 		http: &http.Client{
 			Transport:     transport(&cfg),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -88,15 +89,22 @@ func Open(ctx context.Context, address string, cfg Config) (broker.Broker, error
 	return c, nil
 }
 
+// IsURL says whether a URL is of a server's scheme.
+func IsURL(address string) bool {
+	return strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://")
+}
+
+// Redacted is a URL without its credential, for people to see.
+func Redacted(address string) string { return redact(address) }
+
 // redact takes a password out of what may be a URL.
 func redact(address string) string {
-	if before, after, ok := strings.Cut(address, "@"); ok {
-		if scheme, _, ok := strings.Cut(before, "://"); ok {
-			return scheme + "://…@" + after
-		}
-		return "…@" + after
+	at := strings.LastIndexByte(address, '@')
+	if at < 0 {
+		return address
 	}
-	return address
+	scheme, _, _ := strings.Cut(address[:at], "://")
+	return scheme + "://" + address[at+1:]
 }
 
 func transport(cfg *Config) *http.Transport {

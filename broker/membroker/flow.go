@@ -9,14 +9,14 @@ import (
 )
 
 // Configure implements broker.Broker.
-func (b *Broker) Configure(ctx context.Context, _ broker.Call, queue string, change broker.Change) (err error) {
+func (b *Broker) Configure(ctx context.Context, c broker.Call, queue string, change broker.Change) (err error) {
 	asked := time.Now()
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
 	defer b.mu.Unlock()
 	change.Age += time.Since(asked)
-	b.commit(func(jobstate.Now) { err = b.s.Configure(&b.w, queue, &change) })
+	b.commit(func(now jobstate.Now) { err = b.s.ConfigureOnce(&b.w, now, b.callID(c), queue, &change) })
 	return err
 }
 
@@ -30,14 +30,14 @@ func (b *Broker) Settings(ctx context.Context, queue string) ([]broker.QueueSett
 }
 
 // Tick implements broker.Broker.
-func (b *Broker) Tick(ctx context.Context, _ broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
+func (b *Broker) Tick(ctx context.Context, c broker.Call, t broker.Tick) (won bool, now time.Time, err error) {
 	if err := b.begin(ctx); err != nil {
 		return false, now, err
 	}
 	defer b.mu.Unlock()
 	b.commit(func(at jobstate.Now) {
 		now = time.Unix(0, at.Wall).UTC()
-		won, err = b.s.Tick(&b.w, at, &t)
+		won, err = b.s.TickOnce(&b.w, at, b.callID(c), &t)
 	})
 	return won, now, err
 }

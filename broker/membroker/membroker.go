@@ -18,7 +18,15 @@ import (
 )
 
 // Config is the configuration of New. The zero value works.
-type Config struct{}
+type Config struct {
+	// RememberCalls makes the store remember calls by their ids for 2 minutes
+	// (Caps.Retry): whoever makes one again, through whichever client, gets the
+	// first answer, and nothing changes. It is for a server in front of the store.
+	// A call that was refused, or changed nothing, is judged anew, as if it had not
+	// come before; one without an id always is. A call takes about 56 bytes meanwhile,
+	// and 16 more for each job beyond the first.
+	RememberCalls bool
+}
 
 // store is what all clients share.
 type store struct {
@@ -30,6 +38,7 @@ type store struct {
 	next    uint32            // number of the next chunk
 	born    time.Time
 	clients int // ever
+	cfg     Config
 }
 
 // Broker is a client of a store in memory. It is safe for concurrent use.
@@ -43,8 +52,8 @@ type Broker struct {
 var _ broker.Broker = (*Broker)(nil)
 
 // New makes an empty store and returns its first client.
-func New(Config) *Broker {
-	st := &store{chunks: map[uint32][]byte{}, next: 1, born: time.Now()}
+func New(cfg Config) *Broker {
+	st := &store{cfg: cfg, chunks: map[uint32][]byte{}, next: 1, born: time.Now()}
 	st.s = jobstate.New(func(c jobstate.Change) { st.hub.Changed(c) }, func(file uint32) { delete(st.chunks, file) })
 	st.commit(func(jobstate.Now) { st.s.OpenEpoch(&st.w, 1, "", [16]byte{}, 0, false) })
 	return st.client()
@@ -82,7 +91,16 @@ func (b *store) commit(decide func(now jobstate.Now)) {
 			b.chunks[b.next] = b.w.Body()
 		}
 		b.next++
+		b.s.Wrote(&b.w)
 	}
+}
+
+// callID is the id by which a call is remembered; zero for one that is not.
+func (b *store) callID(c broker.Call) broker.ID {
+	if !b.cfg.RememberCalls {
+		return broker.ID{}
+	}
+	return c.ID
 }
 
 // begin takes the mutex, unless the broker is closed or ctx has ended.
@@ -126,30 +144,34 @@ func (b *store) fill(tickets []jobstate.Ticket) ([]broker.Job, error) {
 
 // Caps implements broker.Broker.
 func (b *Broker) Caps() broker.Caps {
-	return broker.Caps{
+	c := broker.Caps{
 		Broker: "memory", Durability: "nothing: what is enqueued is gone when the process ends",
 		OneCommit: true, HandleLeases: true, MaxBatch: broker.MaxBatchJobs, MaxBytes: broker.MaxCallBytes,
 	}
+	if b.cfg.RememberCalls {
+		c.Retry = jobstate.CallRetry
+	}
+	return c
 }
 
 // Enqueue implements broker.Broker.
-func (b *Broker) Enqueue(ctx context.Context, _ broker.Call, queue string, jobs []broker.NewJob) (answers []broker.Enqueued, err error) {
+func (b *Broker) Enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob) (answers []broker.Enqueued, err error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer b.mu.Unlock()
-	b.commit(func(now jobstate.Now) { answers, err = b.s.Enqueue(&b.w, now, queue, jobs) })
+	b.commit(func(now jobstate.Now) { answers, err = b.s.EnqueueOnce(&b.w, now, b.callID(c), queue, jobs) })
 	return answers, err
 }
 
 // Claim implements broker.Broker.
-func (b *Broker) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
+func (b *Broker) Claim(ctx context.Context, c broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
 	if err := jobstate.CheckClaim(&r); err != nil {
 		return broker.Claimed{}, err
 	}
 	deadline := time.Now().Add(r.Wait)
 	for {
-		got, idle, err := b.claim(ctx, &r, time.Until(deadline))
+		got, idle, err := b.claim(ctx, b.callID(c), &r, time.Until(deadline))
 		if err != nil || len(got.Leases) > 0 {
 			return got, err
 		}
@@ -175,20 +197,24 @@ func (b *Broker) Claim(ctx context.Context, _ broker.Call, r broker.ClaimRequest
 // claim tries once. When there is nothing to take, nothing more to look at and
 // time to wait, it
 // registers the caller as idle in the same critical section.
-func (b *Broker) claim(ctx context.Context, r *broker.ClaimRequest, wait time.Duration) (got broker.Claimed, idle *notify.Claim, err error) {
+func (b *Broker) claim(ctx context.Context, id broker.ID, r *broker.ClaimRequest, wait time.Duration) (got broker.Claimed, idle *notify.Claim, err error) {
 	if err := b.begin(ctx); err != nil {
 		return got, nil, err
 	}
 	defer b.mu.Unlock()
 	var tickets []jobstate.Ticket
+	again := false
 	b.commit(func(now jobstate.Now) {
 		member := b.name
 		if r.Remote {
 			member = ""
 		}
-		tickets, got.More = b.s.ClaimAny(&b.w, now, r, member)
+		tickets, got.More, again, err = b.s.ClaimOnce(&b.w, now, id, r, member)
 		got.NextDue = b.s.NextDueAny(now, r.Queues)
 	})
+	if err != nil {
+		return got, nil, err
+	}
 	jobs, err := b.fill(tickets)
 	if err != nil {
 		return got, nil, err
@@ -196,7 +222,7 @@ func (b *Broker) claim(ctx context.Context, r *broker.ClaimRequest, wait time.Du
 	for i := range jobs {
 		got.Leases = append(got.Leases, broker.Lease{Job: jobs[i], Token: jobs[i].Token, ExpiresAt: jobs[i].LeaseExpiresAt})
 	}
-	if len(jobs) == 0 && !got.More && wait > 0 {
+	if len(jobs) == 0 && !got.More && !again && wait > 0 {
 		idle = b.hub.Idle(r.Queues, r.Tasks)
 	}
 	return got, idle, nil
@@ -227,7 +253,7 @@ func (b *Broker) Extend(ctx context.Context, r broker.ExtendRequest) (beats []br
 }
 
 // Settle implements broker.Broker.
-func (b *Broker) Settle(ctx context.Context, _ broker.Call, list []broker.Settlement) ([]broker.Settled, error) {
+func (b *Broker) Settle(ctx context.Context, c broker.Call, list []broker.Settlement) (answers []broker.Settled, err error) {
 	if err := jobstate.CheckSettle(list); err != nil {
 		return nil, err
 	}
@@ -235,17 +261,12 @@ func (b *Broker) Settle(ctx context.Context, _ broker.Call, list []broker.Settle
 		return nil, err
 	}
 	defer b.mu.Unlock()
-	answers := make([]broker.Settled, len(list))
-	b.commit(func(now jobstate.Now) {
-		for i := range list {
-			answers[i] = b.s.Settle(&b.w, now, &list[i])
-		}
-	})
-	return answers, nil
+	b.commit(func(now jobstate.Now) { answers, err = b.s.SettleOnce(&b.w, now, b.callID(c), list) })
+	return answers, err
 }
 
 // Apply implements broker.Broker.
-func (b *Broker) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (step broker.Step, err error) {
+func (b *Broker) Apply(ctx context.Context, c broker.Call, cmd broker.Command) (step broker.Step, err error) {
 	if err := jobstate.CheckCommand(&cmd); err != nil {
 		return step, err
 	}
@@ -255,8 +276,11 @@ func (b *Broker) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (
 	defer b.mu.Unlock()
 	b.commit(func(now jobstate.Now) {
 		var found []jobstate.Ticket
-		if found, step.Cursor, err = b.s.Candidates(now, &cmd); err != nil {
-			return
+		next := ""
+		if !b.s.KnowsCall(now, b.callID(c)) {
+			if found, next, err = b.s.Candidates(now, &cmd); err != nil {
+				return
+			}
 		}
 		var ids []broker.ID
 		for i := range found {
@@ -264,7 +288,7 @@ func (b *Broker) Apply(ctx context.Context, _ broker.Call, cmd broker.Command) (
 				ids = append(ids, found[i].Job.ID)
 			}
 		}
-		step.Changed = b.s.Command(&b.w, now, &cmd, ids)
+		step, err = b.s.CommandOnce(&b.w, now, b.callID(c), &cmd, ids, next)
 	})
 	return step, err
 }

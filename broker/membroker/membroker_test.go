@@ -9,8 +9,8 @@ import (
 
 // inMemory is a store whose first client stays open, so that it outlives those
 // that the suite opens. The end of a process is all that closing one does.
-func inMemory() brokertest.Harness {
-	b := New(Config{})
+func inMemory(cfg Config) brokertest.Harness {
+	b := New(cfg)
 	return brokertest.Harness{
 		Open: func() broker.Broker { return b.Another() }, Reopen: true,
 		Kill: func(b broker.Broker) { b.Close() },
@@ -18,19 +18,31 @@ func inMemory() brokertest.Harness {
 }
 
 func TestKeepsTheContract(t *testing.T) {
-	brokertest.RunInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory() })
+	brokertest.RunInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory(Config{}) })
+}
+
+func TestKeepsTheContractWithCallsRemembered(t *testing.T) {
+	brokertest.RunInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory(Config{RememberCalls: true}) })
 }
 
 func TestRandomHistoriesMatchTheModel(t *testing.T) {
-	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory() }, 200, 1)
+	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory(Config{}) }, 200, 1)
+}
+
+func TestRandomHistoriesMatchTheModelWhileCallsAreMadeAgain(t *testing.T) {
+	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness {
+		h := inMemory(Config{RememberCalls: true})
+		h.Repeats = true
+		return h
+	}, 100, 1)
 }
 
 func TestQueuesMove(t *testing.T) {
-	store := func(t *testing.T) brokertest.Harness { return inMemory() }
+	store := func(t *testing.T) brokertest.Harness { return inMemory(Config{}) }
 	brokertest.RunMovesInBubbles(t, store, store)
 }
 
 func TestRandomHistoriesOfAQueueThatMoves(t *testing.T) {
-	store := func(t *testing.T) brokertest.Harness { return inMemory() }
+	store := func(t *testing.T) brokertest.Harness { return inMemory(Config{}) }
 	brokertest.RunMovedHistoriesInBubbles(t, store, store, 60, 1)
 }

@@ -89,6 +89,7 @@ const (
 	statusFull
 	statusConflict
 	statusNewer
+	statusAway
 )
 
 // call runs one call and reads the status of its answer.
@@ -110,6 +111,8 @@ func (b *Broker) call(ctx context.Context, s *script, queue string, p packer) (*
 		return nil, fmt.Errorf("%w: %s", broker.ErrInvalid, u.text())
 	case statusFull:
 		return nil, u.full(queue)
+	case statusAway:
+		return nil, u.away(queue)
 	case statusConflict:
 		return nil, broker.ErrConflict
 	case statusNewer:

@@ -23,7 +23,7 @@ import (
 // each defines.
 var lazy = map[string]string{
 	"lane": "Lane", "life": "Life", "add": "Add", "turn": "Turn", "stand": "Stand", "gate": "Gate", "key": "Key", "room": "Room", "walk": "Walk", "pick": "Pick",
-	"alive": "Worker", "repair": "Repair",
+	"alive": "Worker", "repair": "Repair", "moved": "Move", "govern": "Govern",
 }
 
 const lazily = `local function lazily(define, get)

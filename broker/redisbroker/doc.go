@@ -14,7 +14,8 @@
 // records by the indexes, some at a time, and puts right what does not fit. No
 // script does more than a few milliseconds of work, whatever the backlog: calls
 // have at most 256 jobs, a claim takes at most 256, a step of a command changes at
-// most 128, and each looks at no more than some hundred records besides.
+// most 128, a move takes or puts at most 64, and each looks at no more than some
+// hundred records besides.
 //
 // # What differs from other brokers
 //
@@ -26,7 +27,7 @@
 // kept to the microsecond. A batch has at most 255 members, since it is enqueued in
 // one call.
 //
-// # The names of keys (format 1)
+// # The names of keys (format 1; 2 while the queue rests for a move)
 //
 // A queue's keys begin with NAMESPACE:{QUEUE}: so that they share a slot. The
 // registry has the name * in the place of a queue. Behind that stands
@@ -56,6 +57,8 @@
 //	z TASK, z*, Z  zset    claims that wait, by task; all of them by when they are forgotten
 //	B, g           zset, hash  jobs whose end somebody awaits; registered workers
 //	O, P CALL      hash, string  outbox; follow-ups delivered here, until the outbox has forgotten them
+//	M, O!          hash, string  the record of a move; the batch that is on its way
+//	K!, B!         hash, zset  keys of jobs that have left; ends of batches' members that wait for the completion job
 //	E              hash    how far the proof of the indexes is
 //
 // and in the registry q (set: names of queues), g (hash: workers), w (string: until

@@ -27,6 +27,7 @@ type app struct {
 	url      string // of the broker; "": the store in dir
 	json     bool
 	unsafeFS bool          // stores may be on file systems that are refused otherwise
+	remember bool          // the store's calls, for clients of a server
 	out      *bufio.Writer // on stdout; flushed at the end of a command
 }
 
@@ -51,6 +52,13 @@ func (a *app) open(ctx context.Context, how access, cfg spool.Config) (*spool.Cl
 		return nil, err
 	}
 	return spool.New(b, cfg), nil
+}
+
+// openServed is open for a server: what is in a directory remembers the calls of
+// clients whose answers can be lost.
+func (a *app) openServed(ctx context.Context, cfg spool.Config) (*spool.Client, error) {
+	a.remember = true
+	return a.open(ctx, creating, cfg)
 }
 
 // with opens the store, calls fn, and closes it. The context ends with SIGINT

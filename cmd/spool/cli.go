@@ -12,7 +12,7 @@ import (
 
 // cli is the command line: a field is a flag or a command.
 type cli struct {
-	Broker   exact `env:"SPOOL_BROKER" placeholder:"URL" help:"Use a broker instead of a directory: redis://HOST, redis+sentinel://HOST?master=NAME, redis+cluster://HOST."`
+	Broker   exact `env:"SPOOL_BROKER" placeholder:"URL" help:"Use a broker instead of a directory: redis://HOST, redis+sentinel://HOST?master=NAME, redis+cluster://HOST, http://HOST of spool serve."`
 	Dir      exact `short:"d" env:"SPOOL_DIR" default:"${dir}" placeholder:"DIR" help:"Directory of the store."`
 	UnsafeFS bool  `name:"allow-unsafe-fs" env:"SPOOL_ALLOW_UNSAFE_FS" help:"Use a file system whose locks or syncs may not be what they claim: network, FUSE, overlay."`
 	JSON     bool  `name:"json" help:"Print JSON: exact, for scripts."`
@@ -43,6 +43,9 @@ type cli struct {
 	Retention retentionCmd `cmd:"" group:"flow" help:"Say how long finished jobs are kept."`
 	Ageing    ageingCmd    `cmd:"" group:"flow" help:"Let waiting jobs rise."`
 
+	Serve      serveCmd      `cmd:"" group:"serve" help:"Serve the store over HTTP."`
+	Credential credentialCmd `cmd:"" group:"serve" help:"Make a credential for callers of spool serve."`
+
 	Inspect inspectCmd `cmd:"" group:"store" help:"Print the log, record by record."`
 	Verify  verifyCmd  `cmd:"" group:"store" help:"Check every byte of a store; change nothing."`
 	Repair  repairCmd  `cmd:"" group:"store" help:"Mend a damaged store, keeping all that can be read."`
@@ -63,6 +66,7 @@ var groups = kong.Groups{
 	"hand":    "By hand (or from another language)",
 	"operate": "Operating",
 	"flow":    "Time and flow",
+	"serve":   "Serving",
 	"store":   "The store",
 	"try":     "Trying it out",
 	"job":     "The job",

@@ -17,11 +17,8 @@ type versionView struct {
 
 // Run prints the version.
 func (*versionCmd) Run(a *app) error {
-	v := versionView{Version: "(devel)", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versionView{Version: version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			v.Version = info.Main.Version
-		}
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
 				v.Revision = s.Value
@@ -32,4 +29,12 @@ func (*versionCmd) Run(a *app) error {
 		return a.object(v)
 	}
 	return a.printf("spool %s %s %s %s", v.Version, v.Revision, v.Go, v.System)
+}
+
+// version is that of the module, "(devel)" where it is not known.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
 }

@@ -16,6 +16,7 @@ import (
 //	members  uint32 n × (name, uint8 holds the epoch)
 //	workers  uint32 n × (id, name, host, pid, member, queues, tasks, concurrency, startedAt)
 //	moves    from version 3 on (movestore.go)
+//	calls    from version 4 on (callstore.go)
 //
 // A string is a uvarint k: 0 introduces a new one (uvarint length, bytes),
 // which becomes the next in number; from 1 on it is the k-th of those. The
@@ -71,14 +72,23 @@ func (e *encoder) flush(least int) {
 	e.b = e.b[:0]
 }
 
+// formatVersion is the lowest version that has room for what there is: an
+// older program reads what it knows.
+func (s *State) formatVersion() uint32 {
+	switch {
+	case s.remembers():
+		return checkpointWithCalls
+	case len(s.moves()) > 0:
+		return checkpointWithMoves
+	}
+	return checkpointVersion
+}
+
 // Encode writes the state. The same state gives the same bytes, whichever way
 // it came about.
 func (s *State) Encode(w io.Writer) error {
 	e := &encoder{w: w, strs: map[string]uint64{}}
-	version := uint32(checkpointVersion)
-	if len(s.moves()) > 0 {
-		version = checkpointWithMoves
-	}
+	version := s.formatVersion()
 	e.u32(version)
 	e.u32(s.epoch)
 	e.raw(s.boot[:])
@@ -93,7 +103,12 @@ func (s *State) Encode(w io.Writer) error {
 	}
 	s.encodeKeys(e)
 	s.encodeMembers(e)
-	s.encodeMoves(e)
+	if version >= checkpointWithMoves {
+		s.encodeMoves(e)
+	}
+	if version >= checkpointWithCalls {
+		s.encodeCalls(e)
+	}
 	e.flush(0)
 	return e.err
 }

@@ -128,8 +128,8 @@ func (d *decoder) strings() (list []string) {
 func (s *State) Decode(r io.Reader) error {
 	d := &decoder{r: r, buf: make([]byte, 1<<16)}
 	version := d.u32()
-	if d.err == nil && version != checkpointVersion && version != checkpointWithMoves {
-		d.fail(fmt.Sprintf("version %d, this program reads %d and %d", version, checkpointVersion, checkpointWithMoves))
+	if d.err == nil && (version < checkpointVersion || version > checkpointWithCalls) {
+		d.fail(fmt.Sprintf("version %d, this program reads %d to %d", version, checkpointVersion, checkpointWithCalls))
 	}
 	s.epoch, s.boot, s.offset = d.u32(), d.b16(), d.i64()
 	s.seq, s.lastPlace, s.clock, s.fresh = d.u64(), d.i64(), d.i64(), d.i64()
@@ -139,8 +139,11 @@ func (s *State) Decode(r io.Reader) error {
 	}
 	s.decodeKeys(d)
 	s.decodeMembers(d)
-	if version == checkpointWithMoves {
+	if version >= checkpointWithMoves {
 		s.decodeMoves(d)
+	}
+	if version >= checkpointWithCalls {
+		s.decodeCalls(d)
 	}
 	for _, q := range s.queues {
 		s.governAll(q)

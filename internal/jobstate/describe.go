@@ -20,7 +20,7 @@ var recordNames = [...]string{
 	recEnqueue: "enqueue", recClaim: "claim", recWait: "wait", recFinal: "final", recDrop: "drop", recExtend: "extend",
 	recAsk: "ask", recNote: "note", recPause: "pause", recWorker: "worker", recLeave: "leave", recEpoch: "epoch", recGone: "gone", recHold: "hold",
 	recSet: "set", recTick: "tick", recReplace: "replace", recStop: "stop", recStart: "start",
-	recMove: "move", recTake: "take", recArrive: "arrive", recSignal: "signal", recKey: "key", recAdopt: "adopt", recPut: "put",
+	recMove: "move", recTake: "take", recArrive: "arrive", recSignal: "signal", recKey: "key", recAdopt: "adopt", recPut: "put", recCall: "call",
 }
 
 // Describe hands the records of a frame's body to fn, without a state.
@@ -114,6 +114,8 @@ func (d *describer) describe(t recordType) {
 		for range r.count(1) {
 			d.say("log", r.text())
 		}
+	case recCall:
+		d.call()
 	case recMove, recTake, recArrive, recSignal, recKey, recAdopt, recPut:
 		d.describeMove(t)
 	default:

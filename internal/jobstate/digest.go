@@ -33,4 +33,7 @@ func (s *State) Clock() int64 { return s.clock }
 
 // Wrote says that the frame of w is stored. It stands for what Apply does at
 // the end of a frame.
-func (s *State) Wrote(w *Writer) { s.clock = max(s.clock, w.base) }
+func (s *State) Wrote(w *Writer) {
+	s.clock = max(s.clock, w.base)
+	s.forgetCalls()
+}

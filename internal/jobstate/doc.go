@@ -65,6 +65,7 @@
 //	24 key      queue task key id digest until    (held for a time, of a job that is gone)
 //	25 adopt    queue kind name json              (a setting that arrives, both layers)
 //	26 put      queue batch n                     (it has arrived)
+//	27 call     id kind answer                    (a call that may be made again; answer.go)
 //
 // Body is: timeout uvarint, headers uvarint n × (code uint8, [name], value),
 // payload to the end. Codes name the headers that every job has.

@@ -143,6 +143,7 @@ func (l *list) renumber(s *State) {
 		j.order = l.order
 	}
 	l.order++
+	s.mark++ // cursors of the old numbering name another one now
 }
 
 func (l *list) remove(s *State, j *job) {

@@ -349,7 +349,7 @@ func TestDescribeNamesTheRecordsOfMoves(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range recordNames[recMove:] {
+	for _, name := range recordNames[recMove:recCall] {
 		if !seen[name] {
 			t.Errorf("no record %q in 800 steps", name)
 		}
@@ -433,6 +433,29 @@ func TestMovesToAndFroDoNotUseUpTheNumbersOfEnqueues(t *testing.T) {
 	for _, h := range m.sides {
 		if most := uint64(moves * moves * seqRoom); h.s.seq > most || most > 1<<47 {
 			t.Errorf("the last number is %d after %d moves, 2^48 is the end", h.s.seq, moves)
+		}
+	}
+}
+
+func TestMovesFromABrokerWithLargeNumbersDoNotUseUpThoseOfEnqueues(t *testing.T) {
+	h := newMovers(t, 1).sides[0]
+	begin := func(first, seq uint64) uint64 {
+		t.Helper()
+		id := broker.NewID()
+		h.do(func() error {
+			_, err := h.s.BeginMove(&h.w, h.now, &broker.MoveBegin{ID: id, Queue: "far", State: broker.Arriving, Peer: "there", Now: time.Unix(1, 0), First: first, Seq: seq})
+			return err
+		})
+		h.do(func() error { return h.s.EndMove(&h.w, &broker.MoveEnd{ID: id, Queue: "far", Forget: true}) })
+		return h.s.seq
+	}
+	begin(1<<47, 1<<48)
+	if seq := begin(0, 1<<46); seq < 1<<46 || seq > 1<<46+1<<22 {
+		t.Errorf("numbers are at %d", seq)
+	}
+	for range 10 {
+		if seq := begin(0, 1<<46); seq > 1<<47+1<<24 {
+			t.Fatalf("numbers are at %d", seq)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // What a checkpoint has of moves (part of the format; from version 3 on, which
-// is written only when there is one):
+// is written only when there is one, or a later part):
 //
 //	uint32 n × (queue, uint8 state, id, turned, peer, uvarint batch, jobs, uint8 settled, runner, varint until, delta, uvarint base, first, room, varint fresh
 //	  jobs      uvarint n × (entry, uint8 group, uint8 keyHeld, varint keyUntil)
@@ -37,9 +37,6 @@ func (s *State) moves() (queues []*queue) {
 
 func (s *State) encodeMoves(e *encoder) {
 	queues := s.moves()
-	if len(queues) == 0 {
-		return
-	}
 	e.u32(uint32(len(queues)))
 	for _, q := range queues {
 		m := q.move

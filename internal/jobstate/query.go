@@ -3,6 +3,7 @@ package jobstate
 import (
 	"cmp"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -66,12 +67,13 @@ func (s *State) Find(id broker.ID) (refs []broker.Ref) {
 }
 
 // Select returns up to n jobs of one queue and state that f chooses, in the
-// order in which they entered it, after cursor. It looks at no more than
+// order in which they entered it, after cursor, which may be another State's
+// (see parseCursor). It looks at no more than
 // broker.MaxPageExamine jobs. ErrorContains is the caller's to check: the
 // texts are not here.
 func (s *State) Select(now Now, f broker.Filter, state broker.State, cursor string, n int) (found []Ticket, next string, err error) {
-	at, err := parseCursor(cursor)
 	q := s.queues[f.Queue]
+	at, err := s.parseCursor(q, state, cursor)
 	if err != nil || q == nil {
 		return nil, "", err
 	}
@@ -87,7 +89,7 @@ func (s *State) Select(now Now, f broker.Filter, state broker.State, cursor stri
 	}
 	for seen := 0; j != nil; j = s.nextOf(j) {
 		if len(found) == n || seen == broker.MaxPageExamine {
-			return found, cursorAt(s.jobs.at(j.prev)), nil
+			return found, s.cursorAt(s.jobs.at(j.prev)), nil
 		}
 		seen++
 		if s.chosen(j, &f, now) {
@@ -109,7 +111,7 @@ func (s *State) selectIDs(now Now, q *queue, f broker.Filter, state broker.State
 	named = slices.Compact(named)
 	if len(named) > n {
 		named = named[:n]
-		next = cursorAt(named[n-1])
+		next = s.cursorAt(named[n-1])
 	}
 	for _, j := range named {
 		found = append(found, s.ticket(j))
@@ -117,31 +119,51 @@ func (s *State) selectIDs(now Now, q *queue, f broker.Filter, state broker.State
 	return found, next
 }
 
-// A cursor names the last job looked at, and its place in the list for when it
-// has left it since. Places differ a little between handles.
+// A cursor names the last job looked at, when that entered its list, and its
+// place there for when it has left since. Places are those of one State.
 type place struct {
 	id    broker.ID
+	since int64
 	order uint64
+	mark  uint64 // of the State
 }
 
-func (p place) cursor() string {
-	return hex.EncodeToString(p.id[:]) + "." + strconv.FormatUint(p.order, 36)
+func (s *State) cursorAt(j *job) string {
+	return fmt.Sprintf("%x.%s.%s.%s", j.id[:], strconv.FormatInt(s.changedAt(j), 36), strconv.FormatUint(uint64(j.order), 36), strconv.FormatUint(uint64(s.mark), 36))
 }
 
-func cursorAt(j *job) string { return place{j.id, uint64(j.order)}.cursor() }
-
-// parseCursor reads a cursor; "" is the start.
-func parseCursor(cursor string) (p place, err error) {
+// parseCursor reads a cursor; "" is the start. One of another State, that of
+// another process or of this one's last start, becomes one of this State: where
+// its job is, or the start when that has left the list, so that jobs are seen
+// again rather than left out.
+func (s *State) parseCursor(q *queue, state broker.State, cursor string) (p place, err error) {
 	if cursor == "" {
 		return p, nil
 	}
-	name, at, ok := strings.Cut(cursor, ".")
-	raw, err := hex.DecodeString(name)
-	order, err2 := strconv.ParseUint(at, 36, 64)
-	if !ok || err != nil || err2 != nil || len(raw) != 16 {
-		return p, fmt.Errorf("%w: cursor %.64q is not from a list", broker.ErrInvalid, cursor)
+	parts := strings.Split(cursor, ".")
+	if len(parts) != 4 {
+		return p, badCursor(cursor)
 	}
-	return place{broker.ID(raw), order}, nil
+	raw, err1 := hex.DecodeString(parts[0])
+	since, err2 := strconv.ParseInt(parts[1], 36, 64)
+	order, err3 := strconv.ParseUint(parts[2], 36, 32)
+	mark, err4 := strconv.ParseUint(parts[3], 36, 32)
+	if errors.Join(err1, err2, err3, err4) != nil || len(raw) != 16 {
+		return p, badCursor(cursor)
+	}
+	p = place{broker.ID(raw), since, order, mark}
+	if mark == uint64(s.mark) || q == nil {
+		return p, nil
+	}
+	if j := q.job(p.id); j != nil && j.state() == state && s.changedAt(j) == p.since {
+		p.order = uint64(j.order)
+		return p, nil
+	}
+	return place{}, nil
+}
+
+func badCursor(cursor string) error {
+	return fmt.Errorf("%w: cursor %.64q is not from a list", broker.ErrInvalid, cursor)
 }
 
 // after returns the first job of a list behind a place.

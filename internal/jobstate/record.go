@@ -37,6 +37,7 @@ const (
 	recKey
 	recAdopt
 	recPut
+	recCall
 )
 
 // Salvage is Apply for a repair: records that do not fit, because others before
@@ -50,6 +51,7 @@ func (s *State) Salvage(body []byte, file uint32, at int64) (skipped int) {
 		t, ok := r.next()
 		if !ok {
 			s.clock = max(s.clock, r.base)
+			s.forgetCalls()
 			if r.err != nil {
 				skipped++
 			}
@@ -74,6 +76,7 @@ func (s *State) Apply(body []byte, file uint32, at int64) error {
 		t, ok := r.next()
 		if !ok {
 			s.clock = max(s.clock, r.base)
+			s.forgetCalls()
 			s.complete = nil // their records came with the frame
 			return r.err
 		}
@@ -127,6 +130,8 @@ func (s *State) applyRecord(t recordType, r *reader) error {
 		return s.readStop(r)
 	case recStart:
 		return s.readStart(r)
+	case recCall:
+		return s.readCall(r)
 	}
 	return s.applyMoveRecord(t, r)
 }

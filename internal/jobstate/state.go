@@ -2,6 +2,7 @@ package jobstate
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ type State struct {
 	queues  map[string]*queue
 	members map[string]*member
 	workers map[string]*worker
+
+	mark uint32 // names this State and its numbering in cursors; the only thing in it that is drawn
 
 	seq       uint64 // of the last enqueue
 	lastPlace int64  // of the last job that was ready at once: places never step back
@@ -44,6 +47,8 @@ type State struct {
 	lives    lives
 	lanes    []*lane       // by number; 0 is nobody's
 	unused   []uint32      // numbers of lanes that have ended
+	calls    *calls        // that are remembered; nil for none
+	answer   []byte        // to write one to
 	complete []*job        // completion jobs whose last member has just ended
 	spared   map[*job]bool // jobs that a drop of this call made ready; nil outside makeRoom
 	changed  func(Change)  // told of each change of a job; may be nil
@@ -130,6 +135,7 @@ type member struct {
 // needed bytes are gone. Neither may call the State.
 func New(changed func(Change), freed func(file uint32)) *State {
 	return &State{
+		mark:    rand.Uint32(),
 		queues:  map[string]*queue{},
 		members: map[string]*member{},
 		workers: map[string]*worker{},

@@ -23,6 +23,8 @@ type history struct {
 	leases []Ticket
 	ids    []broker.ID
 	once   bool // no id is enqueued twice
+	calls  bool // some calls have ids, and are made again
+	made   []madeCall
 }
 
 func newHistory(t testing.TB, seed uint64) *history {
@@ -44,6 +46,10 @@ func (h *history) step() {
 	h.now.Steady += r.Int64N(int64(3 * time.Second))
 	h.now.Wall += r.Int64N(int64(4*time.Second)) - int64(time.Second)
 	queue := fmt.Sprintf("q%d", r.IntN(2))
+	if h.calls && r.IntN(3) == 0 {
+		h.commit(func() { h.call(queue) })
+		return
+	}
 	h.commit(func() {
 		switch r.IntN(14) {
 		case 0, 1, 2, 3:
@@ -355,6 +361,7 @@ func TestReplayAndCheckpointsGiveTheSameState(t *testing.T) {
 	for seed := range uint64(80) {
 		t.Logf("seed %d", seed)
 		h := newHistory(t, seed)
+		h.calls = seed%2 == 0
 		var saved []byte
 		cut := 0
 		for n := range 400 {
@@ -417,6 +424,7 @@ func compareUses(t testing.TB, a, b *State) {
 
 func TestDamagedBodiesAreRefusedWithoutPanic(t *testing.T) {
 	h := newHistory(t, 3)
+	h.calls = true
 	for range 150 {
 		h.step()
 	}

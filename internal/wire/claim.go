@@ -157,7 +157,7 @@ type ExtendRequest struct {
 type Extension struct {
 	Queue    string       `json:"queue"`
 	ID       broker.ID    `json:"id"`
-	Token    broker.Token `json:"token"`
+	Token    broker.Token `json:"token,omitzero" doc:"The lease's; without it the lease counts as lost."`
 	Progress *Progress    `json:"progress,omitzero" doc:"Unchanged when left out."`
 	Log      []string     `json:"log,omitzero" doc:"Lines to keep with the job: it keeps the last 100, and 8 KiB of them."`
 	Bytes    Bytes        `json:"bytes,omitzero" doc:"Strings that are not UTF-8, base64, by the names of their fields."`

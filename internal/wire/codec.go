@@ -53,13 +53,16 @@ func explain(err error) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: the body is not JSON: it ends too early", broker.ErrInvalid)
+	}
 	var semantic *json.SemanticError
 	if errors.As(err, &semantic) {
 		place := string(semantic.JSONPointer)
 		switch {
 		case errors.Is(err, json.ErrUnknownName):
 			return fmt.Errorf("%w: %s: there is no such field", broker.ErrInvalid, place)
-		case semantic.Err != nil:
+		case semantic.Err != nil && semantic.Err.Error() != notString:
 			return fmt.Errorf("%w: %s: %w", broker.ErrInvalid, where(place), plain(semantic.Err))
 		default:
 			return fmt.Errorf("%w: %s: a JSON %s does not fit here, it wants %s", broker.ErrInvalid, where(place), kindName(semantic.JSONKind), wants(semantic))
@@ -69,11 +72,11 @@ func explain(err error) error {
 	if errors.As(err, &syntactic) {
 		return fmt.Errorf("%w: the body is not JSON: %s", broker.ErrInvalid, strings.TrimPrefix(err.Error(), "jsontext: "))
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: the body is not JSON: it ends too early", broker.ErrInvalid)
-	}
 	return fmt.Errorf("%w: %w", broker.ErrInvalid, err)
 }
+
+// notString is what the decoder says of a value for a type that reads text.
+const notString = "JSON value must be string type"
 
 func where(place string) string {
 	if place == "" {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -9,31 +10,43 @@ import (
 // Filter chooses jobs of one queue. Fields left out choose all; those given are
 // joined by "and".
 type Filter struct {
-	IDs           []broker.ID    `json:"ids,omitzero"`
-	States        []broker.State `json:"states,omitzero"`
-	Task          string         `json:"task,omitzero"`
-	Tenant        string         `json:"tenant,omitzero"`
-	Group         string         `json:"group,omitzero"`
-	Key           string         `json:"key,omitzero"`
-	ErrorContains string         `json:"error_contains,omitzero" doc:"A part of the error's text."`
-	OlderThan     Duration       `json:"older_than,omitzero" doc:"Of its last change of state: of a dead letter, since its death." example:"24h"`
-	NewerThan     Duration       `json:"newer_than,omitzero"`
-	Bytes         Bytes          `json:"bytes,omitzero" doc:"Strings that are not UTF-8, base64, by the names of their fields."`
+	IDs           []broker.ID `json:"ids,omitzero"`
+	States        []string    `json:"states,omitzero" enum:"scheduled,ready,leased,done,dead,cancelled"`
+	Task          string      `json:"task,omitzero"`
+	Tenant        string      `json:"tenant,omitzero"`
+	Group         string      `json:"group,omitzero"`
+	Key           string      `json:"key,omitzero"`
+	ErrorContains string      `json:"error_contains,omitzero" doc:"A part of the error's text."`
+	OlderThan     Duration    `json:"older_than,omitzero" doc:"Of its last change of state: of a dead letter, since its death." example:"24h"`
+	NewerThan     Duration    `json:"newer_than,omitzero"`
+	Bytes         Bytes       `json:"bytes,omitzero" doc:"Strings that are not UTF-8, base64, by the names of their fields."`
 }
 
 // FilterOf is the shape of f, without its queue.
 func FilterOf(f *broker.Filter) Filter {
+	var states []string
+	for _, s := range f.States {
+		states = append(states, s.String())
+	}
 	return Filter{
-		IDs: f.IDs, States: f.States, Task: f.Task, Tenant: f.Tenant, Group: f.Group, Key: f.Key,
+		IDs: f.IDs, States: states, Task: f.Task, Tenant: f.Tenant, Group: f.Group, Key: f.Key,
 		ErrorContains: f.ErrorContains, OlderThan: Duration(f.OlderThan), NewerThan: Duration(f.NewerThan),
 	}
 }
 
 // Filter returns what v is the shape of, in a queue.
 func (v *Filter) Filter(queue string) (broker.Filter, error) {
+	var states []broker.State
+	for _, name := range v.States {
+		s, err := broker.ParseState(name)
+		if err != nil {
+			return broker.Filter{}, fmt.Errorf("%w: states: %w", broker.ErrInvalid, err)
+		}
+		states = append(states, s)
+	}
 	err := v.Bytes.into(map[string]*string{"tenant": &v.Tenant, "group": &v.Group, "key": &v.Key, "error_contains": &v.ErrorContains})
 	return broker.Filter{
-		Queue: queue, IDs: v.IDs, States: v.States, Task: v.Task, Tenant: v.Tenant, Group: v.Group, Key: v.Key,
+		Queue: queue, IDs: v.IDs, States: states, Task: v.Task, Tenant: v.Tenant, Group: v.Group, Key: v.Key,
 		ErrorContains: v.ErrorContains, OlderThan: time.Duration(v.OlderThan), NewerThan: time.Duration(v.NewerThan),
 	}, err
 }
@@ -42,8 +55,14 @@ func (v Filter) appendTo(b []byte) []byte { return appendFilter(b, &v) }
 
 func appendFilter(b []byte, v *Filter) []byte {
 	o := open(b)
-	texts(&o, "ids", v.IDs)
-	texts(&o, "states", v.States)
+	if v.IDs != nil {
+		ids := make([]string, len(v.IDs))
+		for i, id := range v.IDs {
+			ids[i] = id.String()
+		}
+		o.list("ids", ids)
+	}
+	o.list("states", v.States)
 	o.text("task", v.Task)
 	o.text("tenant", v.Tenant)
 	o.text("group", v.Group)
@@ -52,18 +71,6 @@ func appendFilter(b []byte, v *Filter) []byte {
 	o.duration("older_than", v.OlderThan)
 	o.duration("newer_than", v.NewerThan)
 	return o.close()
-}
-
-// texts writes values by their String, none when nil.
-func texts[T interface{ String() string }](o *object, name string, values []T) {
-	if values == nil {
-		return
-	}
-	list := make([]string, len(values))
-	for i, v := range values {
-		list[i] = v.String()
-	}
-	o.list(name, list)
 }
 
 // SearchRequest lists jobs of one queue that are in one state.

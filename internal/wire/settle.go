@@ -12,7 +12,7 @@ import (
 type Settlement struct {
 	Queue        string         `json:"queue"`
 	ID           broker.ID      `json:"id"`
-	Token        broker.Token   `json:"token" doc:"The lease's."`
+	Token        broker.Token   `json:"token,omitzero" doc:"The lease's; without it the lease counts as lost."`
 	Kind         string         `json:"kind" enum:"ack,nack,snooze,release,bury,cancel" doc:"Ack: finished. Nack: failed, again after delay, or dead when attempts are used up. Snooze: again after delay, the attempt does not count. Release: given back as it was. Bury: dead at once. Cancel: cancelled."`
 	Delay        Duration       `json:"delay,omitzero" doc:"Of nack and snooze." example:"10s"`
 	Result       jsontext.Value `json:"result,omitzero" doc:"Of an ack: any JSON value, kept with the job byte for byte."`

@@ -14,10 +14,10 @@ local CALL_MS = 300000 -- how long the answer of a call is remembered: longer th
 -- The states and reasons of a job, as package broker numbers and names them.
 local SCHEDULED, READY, LEASED, DONE, DEAD, CANCELLED = 1, 2, 3, 4, 5, 6
 local R_none, R_acked, R_retry, R_snoozed, R_released, R_expired, R_attempts, R_crashed, R_buried = 0, 1, 2, 3, 4, 5, 6, 7, 8
-local R_damaged, R_cancelled, R_dropped, R_not_started, R_requeued, R_replaced, R_worker_died, R_cancel_asked, R_batch = 9, 10, 11, 12, 13, 14, 15, 16, 17
+local R_damaged, R_cancelled, R_dropped, R_not_started, R_requeued, R_replaced, R_worker_died, R_cancel_asked, R_batch, R_duplicate = 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
 
 -- The status of an answer: its first byte.
-local OK, UNKNOWN_QUEUE, INVALID, FULL, CONFLICT, NEWER = '\0', '\1', '\2', '\3', '\4', '\5'
+local OK, UNKNOWN_QUEUE, INVALID, FULL, CONFLICT, NEWER, AWAY = '\0', '\1', '\2', '\3', '\4', '\5', '\6'
 
 local NONE = {} -- no limits
 

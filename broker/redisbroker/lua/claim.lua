@@ -213,7 +213,7 @@ local function due()
 	if Q.due1 < NEVER then Q.due1 = Life.bound('d1') end
 	if Q.wake < NEVER then Q.wake = Life.bound('W') end
 	local next = min(Q.due0 - Q.now, Q.due1 - Q.wall, Q.wake - Q.now)
-	if next > NEVER / 2 or Q.is(PAUSED) then return 0 end
+	if next > NEVER / 2 or Q.is(STILL) then return 0 end
 	return max(next, 1)
 end
 
@@ -268,7 +268,7 @@ local function claim(arg)
 	more = Q.expire(100) or more
 	if Q.wake <= Q.now then Gate.rouse() end
 	local tasks = tasks_of(arg, i, n)
-	if not Q.is(PAUSED) then
+	if not Q.is(STILL) then
 		c.expires = Q.now + ttl
 		Lane.flush()
 		more = pick(tasks, c) or more

@@ -6,7 +6,7 @@ local function say(reason, n, at, name, ids)
 	return OK .. pack('>BI8I8', reason, n or 0, at or 0) .. str(name or '') .. pack('>I4', ids and #ids or 0) .. table.concat(ids or {})
 end
 
-local FINAL, RUNS, SOON, STOPPED, NOBODY, LIMIT, RATE, MEMBERS, BEHIND, NOTHING, NOTFOUND = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+local FINAL, RUNS, SOON, STOPPED, NOBODY, LIMIT, RATE, MEMBERS, BEHIND, NOTHING, NOTFOUND, MOVING = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 
 -- holders lists at most ten leased jobs that a limit counts with a lane.
 local function holders(r, l)
@@ -109,6 +109,10 @@ local function explain(arg)
 	if j.state == LEASED then return say(RUNS, 0, j.expires, Job.worker(j)) end
 	if Job.is(j, WAITS) then return say(MEMBERS, tonumber(Job.get(j, 'n') or Job.ext(j).size), Job.ext(j).size) end
 	if j.state == SCHEDULED then return say(SOON, j.runat - (Job.is(j, WALL) and Q.wall or Q.now), j.runat) end
+	if Q.is(RESTS) then
+		local m = Move.read()
+		return say(MOVING, m.state, 0, m.peer)
+	end
 	if Q.is(PAUSED) then return say(STOPPED) end
 	if not Worker.takes(Task.named(j.task)) then return say(NOBODY, 0, 0, Task.named(j.task)) end
 	Lane.flush()

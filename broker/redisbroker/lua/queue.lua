@@ -5,14 +5,19 @@ local Q = { dirty = false }
 local QF = '>BI6I8i8I4I3I4I6I8I6I8I6I6I8I6I8I6I8I8I8I8I8I8I8I8I8I8I8I4'
 local VERSION = 1
 
--- The bits of flags.
-local PAUSED, LIMITS, WEIGHTS, CAPS, RETAINS = 1, 2, 4, 8, 16
+-- A queue that rests for a move has a version of its own: an older build, which
+-- knows of no moves, would let it work.
+local RESTING = 2
+local LEAVING, LEFT, ARRIVING, ARRIVED = 1, 2, 3, 4 -- the states of a move
+
+-- The bits of flags. STILL are those with which nothing is claimed.
+local PAUSED, LIMITS, WEIGHTS, CAPS, RETAINS, MOVES, RESTS, STILL = 1, 2, 4, 8, 16, 32, 64, 65
 
 -- load reads the configuration. It returns nil, or the answer to every call.
 function Q.load()
 	local s = call('GET', KEYS[1])
 	if not s then return UNKNOWN_QUEUE end
-	if string.byte(s) ~= VERSION then return NEWER end
+	if string.byte(s) ~= VERSION and string.byte(s) ~= RESTING then return NEWER end
 	local i
 	Q.version, Q.seq, Q.last, Q.off, Q.fix, Q.tasks, Q.flags, Q.depth, Q.bytes, Q.ready, Q.rbytes, Q.high, Q.tdepth,
 	Q.tbytes, Q.tready, Q.trbytes, Q.revision, Q.due0, Q.due1, Q.lease, Q.start0, Q.start1, Q.keep, Q.wake, Q.keyed,

@@ -8,7 +8,7 @@ local Wake = { tasks = {}, all = false }
 -- ready notes that n jobs of a task can be claimed, or that somebody has to look
 -- earlier than he means to.
 function Wake.ready(task, n)
-	if Q.idle > Q.now then Wake.tasks[task] = (Wake.tasks[task] or 0) + n end
+	if Q.idle > Q.now and not Q.is(RESTS) then Wake.tasks[task] = (Wake.tasks[task] or 0) + n end
 end
 
 -- everyone notes that all who wait are to look.
