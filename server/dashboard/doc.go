@@ -2,9 +2,7 @@
 // the hand that an operator needs on it. It is one http.Handler, to be mounted
 // under any prefix of somebody's own server, behind their own authentication.
 //
-//	pages, err := dashboard.New(client, dashboard.Config{
-//		Caller: func(r *http.Request) string { return userOf(r) },
-//	})
+//	pages, err := dashboard.New(client, dashboard.Config{Caller: userOf})
 //	mux.Handle("/ops/queue/", requireLogin(http.StripPrefix("/ops/queue", pages)))
 //
 // It asks nobody who they are: whoever reaches the handler may read every
