@@ -57,8 +57,12 @@ func (d *Dashboard) seriesJSON(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// meanOver is the time over which the mean run time is taken, at least.
-const meanOver = 30 * time.Second
+// Times over which rates and the mean run time are taken, at least: jobs come in
+// bursts, and are settled in batches.
+const (
+	rateOver = 10 * time.Second
+	meanOver = 30 * time.Second
+)
 
 func (s *series) chart(day bool, since time.Time) *chart {
 	s.mu.Lock()
@@ -71,23 +75,34 @@ func (s *series) chart(day bool, since time.Time) *chart {
 	c := &chart{Now: now().UnixMilli(), Every: every.Milliseconds(), T: []int64{}}
 	for i := range all {
 		if x := &all[i]; x.at.UnixMilli() > since.UnixMilli() {
-			c.add(x, all[max(0, i-1):i], all[max(0, i-int(meanOver/sampleEvery)):i+1])
+			c.add(x, lastly(all[:i+1], rateOver), lastly(all[:i+1], meanOver))
 		}
 	}
 	return c
 }
 
-// add adds a column: before is the sample before x, when there is one; lately are
-// the last ones, x included.
-func (c *chart) add(x *sample, before, lately []sample) {
+// lastly returns the last samples that span a time, one more than that where there
+// is one.
+func lastly(all []sample, span time.Duration) []sample {
+	last := len(all) - 1
+	from := last
+	for from > 0 && all[last].at.Sub(all[from].at) < span {
+		from--
+	}
+	return all[from:]
+}
+
+// add adds a column for the sample x. Rates are from the first of fresh to x, the
+// mean run time from the first of lately; both end with x.
+func (c *chart) add(x *sample, fresh, lately []sample) {
 	c.T = append(c.T, x.at.UnixMilli())
 	c.Scheduled = append(c.Scheduled, x.sum.Scheduled)
 	c.Ready = append(c.Ready, x.sum.Ready)
 	c.Leased = append(c.Leased, x.sum.Leased)
 	c.Dead = append(c.Dead, x.sum.Dead)
 	enqueued, acked, failed := num(math.NaN()), num(math.NaN()), num(math.NaN())
-	if len(before) > 0 {
-		was := &before[0]
+	if len(fresh) > 1 {
+		was := &fresh[0]
 		per := x.at.Sub(was.at)
 		enqueued = rate(x.sum.Totals.Enqueued-was.sum.Totals.Enqueued, per)
 		acked = rate(x.sum.Totals.Acked-was.sum.Totals.Acked, per)

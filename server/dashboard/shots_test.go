@@ -123,6 +123,10 @@ func (b *browser) shoot(name string) {
 	if wide := value[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 		b.Errorf("%s is %d pixels wider than the window", name, wide)
 	}
+	const outside = `[...document.querySelectorAll('.card, .tile, main > div, .tabs, .list td, .top')].filter(e => e.scrollWidth > e.clientWidth + 1 && !e.querySelector('code')).map(e => e.id + ' ' + e.className + ': ' + e.innerText.slice(0, 40)).join('; ')`
+	if what := value[string](b, outside); what != "" {
+		b.Errorf("%s: more stands in it than fits: %s", name, what)
+	}
 	png := send(b, cdpage.CaptureScreenshot, cdpage.CaptureScreenshotParams{Format: cdpage.CaptureScreenshotFormatPng}).Data
 	if *shotsDir == "" {
 		return

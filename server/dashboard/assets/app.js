@@ -262,7 +262,7 @@ class Figure {
     const lines = shown[this.kind], to = unit[this.kind];
     let most = 0;
     for (const [key] of lines) for (const v of data[key] ?? []) if (v > most) most = v;
-    most = round(most);
+    most = to === seconds ? roundTime(most) : round(most);
     const x = t => wide - (data.now - t) / length * wide;
     const y = v => base - v / most * (base - top);
     const parts = [];
@@ -310,6 +310,15 @@ function round(v) {
   const ten = 10 ** Math.floor(Math.log10(v));
   for (const m of [1, 1.5, 2, 3, 4, 5, 6, 8, 10]) if (v <= m * ten) return m * ten;
   return v;
+}
+
+// roundTime is the same of seconds.
+function roundTime(v) {
+  const minute = 60, hour = 3600, day = 86400;
+  for (const m of [10, 15, 20, 30, 45]) if (v > 10 && v <= m) return m;
+  for (const m of [1, 2, 5, 10, 15, 20, 30, 45]) if (v > 45 && v <= m * minute) return m * minute;
+  for (const m of [1, 2, 3, 6, 12, 18]) if (v > 45 * minute && v <= m * hour) return m * hour;
+  return v > 18 * hour ? round(v / day) * day : round(v);
 }
 
 // path draws a series with gaps where there is no number, or no sample.
