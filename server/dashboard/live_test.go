@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"github.com/spoolq/spool"
@@ -160,6 +161,33 @@ func TestListsInABrowser(t *testing.T) {
 	if kept := value[string](b, "document.documentElement.dataset.theme"); kept != theme || theme == "" {
 		t.Errorf("the theme %q became %q", theme, kept)
 	}
+	b.content()
+}
+
+// TestABrowserWithoutScript: pages, filters, previews and steps are links and forms.
+func TestABrowserWithoutScript(t *testing.T) {
+	c := quiet(t)
+	f := newFixture(t, c)
+	f.many("q", "t", 4000, func(i int) broker.NewJob { return broker.NewJob{Tenant: []string{"acme", "globex"}[i%2]} })
+	d := dashboardOf(t, c, Config{PageSize: 20})
+	d.broker = slow{d.broker}
+	b := browse(t, d)
+	send(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	b.open("")
+	b.sees("The charts need the page's script")
+	b.open("queues/q/jobs?state=ready&tenant=globex")
+	b.do(chromedp.Click("input[name=scope][value=all]"))
+	b.press(".bulk button[value=cancel]")
+	b.sees("Cancel 2,000 jobs?")
+	b.press(".ask form[action$='/run'] button")
+	for range 20 {
+		if !value[bool](b, "document.querySelector('[data-go-on]') !== null") {
+			break
+		}
+		b.sees("of 2,000 so far")
+		b.press("[data-go-on] button")
+	}
+	b.sees("Cancelled 2,000 jobs.")
 	b.content()
 }
 

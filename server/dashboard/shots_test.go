@@ -116,8 +116,9 @@ func TestPagesFitTheWindow(t *testing.T) {
 	b.content()
 }
 
-// shoot fails the test when a page is wider than the window, and writes what is
-// seen of it to a file when that is asked for.
+// shoot fails the test when a page is wider than the window, something in it
+// wider than its place, or without a name for a screen reader. It writes what is
+// seen to a file when that is asked for.
 func (b *browser) shoot(name string) {
 	b.Helper()
 	if wide := value[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
@@ -126,6 +127,10 @@ func (b *browser) shoot(name string) {
 	const outside = `[...document.querySelectorAll('.card, .tile, main > div, .tabs, .list td, .top')].filter(e => e.scrollWidth > e.clientWidth + 1 && !e.querySelector('code')).map(e => e.id + ' ' + e.className + ': ' + e.innerText.slice(0, 40)).join('; ')`
 	if what := value[string](b, outside); what != "" {
 		b.Errorf("%s: more stands in it than fits: %s", name, what)
+	}
+	const unnamed = `[...document.querySelectorAll('input:not([type=hidden]), button, a, th, meter, progress, nav, svg[role=img]')].filter(e => !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).map(e => e.outerHTML.slice(0, 80)).join('; ')`
+	if what := value[string](b, unnamed); what != "" {
+		b.Errorf("%s: a screen reader has no name for %s", name, what)
 	}
 	png := send(b, cdpage.CaptureScreenshot, cdpage.CaptureScreenshotParams{Format: cdpage.CaptureScreenshotFormatPng}).Data
 	if *shotsDir == "" {
