@@ -74,7 +74,7 @@ func TestPagesOfALargeStore(t *testing.T) {
 // timesOf asks for a page often, and prints how long it took.
 func timesOf(t *testing.T, b *counted, d *Dashboard, name string, ask func() *httptest.ResponseRecorder) {
 	t.Helper()
-	const often = 20
+	const often = 40
 	var took []time.Duration
 	var most int64
 	size := 0

@@ -11,6 +11,7 @@ if (stored('theme') === 'dark' || stored('theme') === 'light') root.dataset.them
 document.addEventListener('DOMContentLoaded', () => {
   document.querySelector('.tools').hidden = false;
   theme();
+  tables();
   keyboard();
   ticks();
   live();
@@ -28,6 +29,13 @@ function theme() {
     show();
   });
   show();
+}
+
+// tables says what the parts of tables are, which a browser forgets when they are
+// shown as cards.
+function tables() {
+  const roles = { table: 'table', 'thead, tbody, tfoot': 'rowgroup', tr: 'row', td: 'cell', 'thead th': 'columnheader', 'tbody th, tfoot th': 'rowheader' };
+  for (const [part, role] of Object.entries(roles)) for (const e of document.querySelectorAll(part)) e.setAttribute('role', role);
 }
 
 // say tells a screen reader.
@@ -138,9 +146,12 @@ function replace(fresh) {
   const at = rows().findIndex(r => r.classList.contains('at'));
   for (const part of document.querySelectorAll('[data-fresh]')) {
     const now = fresh.getElementById(part.id);
-    if (!now || busy(part) || now.innerHTML === part.innerHTML) continue;
+    const text = now?.innerHTML;
+    if (!now || text === part.was || busy(part)) continue;
     part.replaceWith(document.adoptNode(now));
+    now.was = text; // as it came: the page changes it a little
   }
+  tables();
   if (at >= 0 && !document.querySelector('tr.at')) rows()[at]?.classList.add('at');
 }
 
