@@ -71,7 +71,7 @@ func newAPI(mux *http.ServeMux, version string) huma.API {
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
-				Title: "spool", Version: version, License: &huma.License{Name: "MIT", Identifier: "MIT"},
+				Title: "spool", Version: version, License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 				Description: "A durable job queue over HTTP. Every call that changes something may be repeated under the same " + callHeader + ".",
 			},
 			Components: &huma.Components{

@@ -153,8 +153,13 @@ func (b *Broker) Enqueue(ctx context.Context, c broker.Call, queue string, jobs 
 		return nil, err
 	}
 	answers := make([]broker.Enqueued, len(jobs))
+	all := len(u.b) == 0 // were added under their ids
 	for i := range answers {
-		answers[i] = u.enqueued()
+		if all {
+			answers[i].ID = jobs[i].ID
+		} else {
+			answers[i] = u.enqueued()
+		}
 	}
 	return answers, u.err
 }

@@ -147,6 +147,7 @@ func (l *claimLook) hurry() time.Duration {
 
 // from claims from queues in their order.
 func (l *claimLook) from(ctx context.Context, queues []string) (got broker.Claimed, err error) {
+	got.Asked = time.Now()
 	for _, q := range queues {
 		if broker.ValidName(q) != nil {
 			continue // there is no such queue

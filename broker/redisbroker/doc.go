@@ -27,17 +27,18 @@
 // kept to the microsecond. A batch has at most 255 members, since it is enqueued in
 // one call.
 //
-// # The names of keys (format 1; 2 while the queue rests for a move)
+// # The names of keys (format 2; 3 while the queue rests for a move)
 //
 // A queue's keys begin with NAMESPACE:{QUEUE}: so that they share a slot. The
 // registry has the name * in the place of a queue. Behind that stands
 //
 //	c              string  the configuration and the kept numbers (lua/queue.lua); its first byte is the format
+//	I              list    the inbox: times and calls of plain jobs that are not taken in yet (lua/plain.lua)
 //	0              -       never there: with c it makes a server refuse a script while the slot moves
 //	m              channel wake-ups; that of the registry: events for those who watch
 //	j ID           string  a job's record: header of 84 bytes, tenant, group, ext, body (lua/job.lua)
 //	x ID           hash    what changes and is rare: error e, result r, last worker w, progress p, log l, batch b and n
-//	i CALL         string  the answer of a call, for 5 minutes
+//	i 64MS         hash    call to its answer, for 5 to 6 minutes; the calls whose ids were made within 64 ms
 //	T, t           hash    task to its number; number to task
 //	n              hash    task to its numbers by state, and totals
 //	q              hash    tenant (but "") to what it has in the queue

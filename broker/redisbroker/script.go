@@ -13,7 +13,7 @@ var lua embed.FS
 // The parts of which scripts are made, each a file of one noun. A script has
 // those that it needs, in this order.
 const (
-	partsAll   = "base time queue count job wake turn stand lane gate key life moved main alive"
+	partsAll   = "base time queue count job calls wake plain turn stand lane gate key life moved main alive"
 	partsAdd   = partsAll + " add"
 	partsClaim = partsAll + " pick"
 	partsWalk  = partsAll + " walk"
@@ -74,6 +74,7 @@ func newScripts(clock string) *scripts {
 		put:       make("put", partsAll, "", 1, nil),
 		adopt:     make("adopt", partsAll+" govern", passes, 1, nil),
 	}
+	all.enqueue.flights = 2
 	// What these answer is acknowledged; a claim may be forgotten, and a reader
 	// only looks.
 	for _, s := range []*script{all.enqueue, all.settle, all.apply, all.tick, all.configure, all.deliver, all.ended, all.move, all.take, all.put, all.adopt} {

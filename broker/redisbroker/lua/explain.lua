@@ -84,8 +84,8 @@ local function ahead(l, j)
 			local t = others[k.tenant]
 			if not t then t = { n = 0, at = k.runat, sq = ks }; others[k.tenant] = t end
 			t.n = t.n + 1
-			if k.runat < t.at or k.runat == t.at and ks < t.sq then t.at, t.sq = k.runat, ks end
-		elseif k.runat < at or k.runat == at and ks < sq then
+			if k.runat < t.at or k.runat == t.at and less(ks, t.sq) then t.at, t.sq = k.runat, ks end
+		elseif k.runat < at or k.runat == at and less(ks, sq) then
 			own = own + 1
 			if k.runat < first_at or k.runat == first_at and ks < first_sq then first_at, first_sq = k.runat, ks end
 		end
@@ -94,7 +94,7 @@ local function ahead(l, j)
 	for tenant, t in pairs(others) do
 		local turns = floor(own * weigh(tenant) / weigh(j.tenant))
 		local theirs, ours = Turn.effective(l.pb, tenant), Turn.effective(l.pb, j.tenant)
-		if theirs < ours or theirs == ours and (t.at < first_at or t.at == first_at and t.sq < first_sq) then turns = turns + 1 end
+		if theirs < ours or theirs == ours and (t.at < first_at or t.at == first_at and less(t.sq, first_sq)) then turns = turns + 1 end
 		n = n + min(t.n, turns)
 	end
 	return max(n + own, 1)

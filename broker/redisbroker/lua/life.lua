@@ -110,7 +110,7 @@ function Life.promote(n)
 		local m, at, key
 		local x = a[i] and Q.now - tonumber(a[i + 1])
 		local y = b[k] and Q.wall - tonumber(b[k + 1])
-		if x and (not y or x > y or x == y and a[i] < b[k]) then
+		if x and (not y or x > y or x == y and less(a[i], b[k])) then
 			m, at, key, i = a[i], Q.now - x, 'd0', i + 2
 		else
 			m, at, key, k = b[k], Q.now - y, 'd1', k + 2

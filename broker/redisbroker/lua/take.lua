@@ -112,7 +112,7 @@ end
 local function take(arg)
 	local _, id, runner, ttl, number, most, bytes = unpack_('>c16c16c16I8I8I4I4', arg)
 	local m = Move.read()
-	if not m or m.id ~= id or m.state ~= LEAVING or m.runner ~= runner and Q.now < m['until'] then return CONFLICT end
+	if not m or m.id ~= id or m.state ~= LEAVING or m.runner ~= runner and m['until'] > Q.now then return CONFLICT end
 	if number ~= m.batch + 1 and (number ~= m.batch or number == 0) then return CONFLICT end
 	Q.promote(200)
 	local batch, settings = nil, false

@@ -74,15 +74,3 @@ function Wake.tell(j, worker)
 	call('PUBLISH', EVENTS, 'e' .. str(P) .. j.id .. str(Task.named(j.task)) .. str(worker or '') .. str(j.tenant) ..
 		str(j.group) .. pack('>BBI8', j.state, j.reason, Q.now))
 end
-
--- Calls remembers the answers of calls for as long as the transport repeats them.
-local Calls = { none = string.rep('\0', 16) }
-
-function Calls.get(id)
-	if id == Calls.none then return nil end
-	return call('GET', P .. 'i' .. id) or nil
-end
-
-function Calls.keep(id, answer)
-	if id ~= Calls.none then call('SET', P .. 'i' .. id, answer, 'PX', CALL_MS) end
-end

@@ -36,6 +36,8 @@ type Config struct {
 	MaxStreams     int           `json:"max_streams,omitzero" doc:"Event streams at a time; 1000 when left out." minimum:"1"`
 	Shutdown       wire.Duration `json:"shutdown,omitzero" doc:"How long requests may go on after SIGTERM; 25s when left out." example:"25s"`
 
+	Push []Push `json:"push,omitzero" doc:"Queues whose jobs are delivered to a URL, in place of a worker."`
+
 	LogFormat string `json:"log_format,omitzero" enum:"text,json" doc:"Of the log on the standard error; text when left out."`
 	AuditLog  string `json:"audit_log,omitzero" doc:"File to which a line of JSON is appended for each change by an operator; the log when left out."`
 }
@@ -119,6 +121,9 @@ func (c *Config) Check() error {
 		bad("%w", err)
 	}
 	if _, err := c.credentials(); err != nil {
+		bad("%w", err)
+	}
+	if _, err := c.targets(); err != nil {
 		bad("%w", err)
 	}
 	return errors.Join(all...)

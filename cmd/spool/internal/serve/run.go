@@ -53,6 +53,12 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	delivered, err := c.deliver(ctx, client)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	upkeep, stopUpkeep := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopUpkeep()
 	kept := make(chan error, 1)
@@ -72,8 +78,9 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 		err = c.shutdown(s, h)
 	}
+	stop()
 	stopUpkeep()
-	return errors.Join(err, <-kept)
+	return errors.Join(err, delivered(), <-kept)
 }
 
 // shutdown lets the requests under way come to their end: those that wait are
