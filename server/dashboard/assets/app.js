@@ -53,7 +53,7 @@ function keyboard() {
       if (e.key === 'Escape') field.blur();
       return;
     }
-    if (Date.now() - going < 1500 && e.key in places) {
+    if (Date.now() - going < 3000 && e.key in places) {
       going = 0;
       location.assign(document.body.dataset.root + places[e.key]);
       return;
