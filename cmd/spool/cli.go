@@ -23,6 +23,7 @@ type cli struct {
 	Show    showCmd    `cmd:"" group:"jobs" help:"Show all of a job, and why it does not run now."`
 	Explain explainCmd `cmd:"" group:"jobs" help:"Say why a job does not run now, and what would change that."`
 	Stats   statsCmd   `cmd:"" group:"jobs" help:"Show how many jobs are in which state, who works, and the store's health."`
+	Top     topCmd     `cmd:"" group:"jobs" help:"Watch queues, what fails, and workers."`
 
 	Claim  claimCmd  `cmd:"" group:"hand" help:"Take ready jobs, to run them yourself."`
 	Extend extendCmd `cmd:"" group:"hand" help:"Keep a claimed job for longer."`

@@ -299,3 +299,16 @@ func TestServeDeliversAQueueToAURL(t *testing.T) {
 		t.Errorf("stats: %s", out)
 	}
 }
+
+func TestTopPrintsSamples(t *testing.T) {
+	s := newTool(t)
+	s.enqueue("mail")
+	if out := s.ok("top", "--once"); !strings.Contains(out, "default") {
+		t.Errorf("printed %s", out)
+	}
+	out := s.ok("top", "--json", "--count", "2", "--every", "100ms")
+	if n := strings.Count(out, `"rates":{"enqueued"`); strings.Count(out, "\n") != 2 || n < 2 {
+		t.Errorf("printed %s", out)
+	}
+	s.fails(exitUsage, "--every", "top", "--every", "1ms")
+}

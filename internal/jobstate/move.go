@@ -281,7 +281,7 @@ func (s *State) worksAgain(q *queue, at int64) {
 func (q *queue) endKeys(left bool) {
 	for name, h := range q.keys {
 		if q.gone(h) || left && q.move.told[name] == h.id {
-			delete(q.keys, name)
+			q.dropKey(name)
 		}
 	}
 }

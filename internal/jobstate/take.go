@@ -246,8 +246,7 @@ func (s *State) dropOut(m *move) {
 			s.uses.drop(x.result)
 		}
 		s.unref(s.laneOf(j))
-		s.lives.give(j.life)
-		s.jobs.give(j)
+		s.forget(j)
 	}
 	m.out = outbox{}
 }

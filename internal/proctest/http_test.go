@@ -5,9 +5,12 @@ package proctest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,4 +88,47 @@ func TestProofThatNothingIsLostWhenTheHTTPServerAndItsClientsAreKilledAtRandom(t
 	with(t, w.store, func(c *spool.Client) { judge(t, c, l, w.fleet.kills) })
 	s.finish()
 	with(t, dir, func(c *spool.Client) { judge(t, c, l, w.fleet.kills) })
+}
+
+// TestProofThatTenThousandHTTPClientsMayWait holds the memory of a server whose
+// clients wait, with as many of them as a machine may have; and that it serves
+// others meanwhile.
+func TestProofThatTenThousandHTTPClientsMayWait(t *testing.T) {
+	fullRun(t)
+	const clients, most = 10_000, 300 << 20
+	dir, addr := newStore(t), freeAddr(t)
+	s := start(t, plan{Role: asHTTP, Store: dir, Addr: addr})
+	s.await("up", 1)
+	body := `{"tasks":["none"],"wait":"55s"}`
+	request := fmt.Appendf(nil, "POST /v1/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	for range clients {
+		c, err := net.Dial("tcp", addr)
+		must(t, err)
+		defer c.Close()
+		_, err = c.Write(request)
+		must(t, err)
+	}
+	with(t, "http://"+addr, func(c *spool.Client) {
+		id, err := c.Enqueue(t.Context(), spool.Raw("some", nil))
+		must(t, err)
+		_, err = c.Get(t.Context(), id[0].ID)
+		must(t, err)
+	})
+	rss := residentBytes(t, s.cmd.Process.Pid)
+	t.Logf("%d MiB are resident while %d claims wait", rss>>20, clients)
+	if rss > most {
+		t.Errorf("that is more than %d MiB", most>>20)
+	}
+}
+
+// residentBytes is the resident memory of a process.
+func residentBytes(t *testing.T, pid int) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	var kib int64
+	_, err = fmt.Sscan(rest, &kib)
+	must(t, err)
+	return kib << 10
 }
