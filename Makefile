@@ -31,6 +31,10 @@ redis: ## Install the Redis server that tests start, where there is none (Debian
 languages: ## Install python3, node and curl, which run examples, where they are missing (Debian)
 	.ci/languages
 
+.PHONY: browser
+browser: ## Install the Chromium that the tests of the dashboard drive, where there is none (Debian)
+	.ci/browser
+
 .PHONY: race
 race: redis languages ## Every test under the race detector (needs a C compiler)
 	@command -v $${CC:-$$($(GO) env CC)} >/dev/null || { echo "make race: the race detector needs a C compiler (gcc or clang) and there is none; install gcc" >&2; exit 1; }

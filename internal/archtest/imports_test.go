@@ -26,6 +26,7 @@ var only = []struct {
 	{"internal/notify", []string{"broker", "internal/jobstate"}, nil, "who waits for what, for the brokers that are built on jobstate"},
 	{"internal/wire", []string{"broker"}, nil, "JSON shapes of the contract and no more"},
 	{"broker/httpbroker", []string{"broker", "internal/wire"}, []string{"broker/brokertest", "broker/filebroker", "broker/membroker", ".", "server", "server/servertest", "internal/vfs/crashfs"}, "a client of the server knows the shapes of its API and no more"},
+	{"server/dashboard", []string{".", "broker", "cron"}, []string{"broker/filebroker", "broker/membroker"}, "pages that people mount in servers of their own: they need no server of ours"},
 	{"internal/migrate", []string{"broker"}, []string{"broker/brokertest", "broker/membroker", "broker/filebroker"}, "moves go through the contract, whatever the brokers are"},
 	{"broker/brokertest", []string{"broker", "cron", "limit", "fair", "internal/migrate"}, []string{"broker/membroker"}, "the suite's model is written apart from jobstate, or it would share its faults"},
 	{"broker/membroker", []string{"broker", "internal/jobstate", "internal/notify", "cron", "limit", "fair"}, []string{"broker/brokertest"}, "the state machine alone, in memory"},
@@ -51,7 +52,7 @@ var never = []struct {
 
 // closed are the packages that compile in the standard library and
 // golang.org/x/sys, nothing else: a directory as a queue adds no dependency.
-var closed = []string{".", "broker", "broker/filebroker/...", "broker/membroker/...", "broker/brokertest", "cron", "limit", "fair", "spooltest",
+var closed = []string{".", "broker", "broker/filebroker/...", "broker/membroker/...", "broker/brokertest", "cron", "limit", "fair", "spooltest", "server/dashboard",
 	"internal/archtest", "internal/jobstate", "internal/journal", "internal/migrate", "internal/notify", "internal/vfs/..."}
 
 // notBrokers are the packages below broker/ that implement no broker.
