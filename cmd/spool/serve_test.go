@@ -73,6 +73,15 @@ func TestServeIsABrokerOfTheCommandLine(t *testing.T) {
 	if got := far("show", id); !strings.Contains(got, `{"to": "ada"}`) {
 		t.Errorf("shown as %s", got)
 	}
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || resp.Request.URL.Path != "/ui/" || !strings.Contains(string(page), "Overview") {
+		t.Errorf("a browser sees %v at %s: %.300s", err, resp.Request.URL, page)
+	}
 	far("work", "--drain", "--quiet", "--exec", "cat")
 	if got := far("stats"); !strings.Contains(got, "behind the server at "+url) {
 		t.Errorf("stats say nothing of the server: %s", got)

@@ -36,6 +36,8 @@ type Config struct {
 	MaxStreams     int           `json:"max_streams,omitzero" doc:"Event streams at a time; 1000 when left out." minimum:"1"`
 	Shutdown       wire.Duration `json:"shutdown,omitzero" doc:"How long requests may go on after SIGTERM; 25s when left out." example:"25s"`
 
+	NoDashboard bool `json:"no_dashboard,omitzero" doc:"Serves no pages for browsers at /ui/."`
+
 	Push []Push `json:"push,omitzero" doc:"Queues whose jobs are delivered to a URL, in place of a worker."`
 
 	LogFormat string `json:"log_format,omitzero" enum:"text,json" doc:"Of the log on the standard error; text when left out."`

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/server"
+	"github.com/spoolq/spool/server/dashboard"
 )
 
 // Bounds of a connection.
@@ -41,8 +42,13 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 	if err != nil {
 		return err
 	}
+	pages, closePages, err := c.pages(client, log, audit)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closePages()) }()
 	s, err := server.New(client, server.Config{
-		Credentials: credentials, Hosts: c.hosts(), MaxWait: time.Duration(c.MaxWait), MaxBody: c.MaxBody,
+		Pages: pages, Credentials: credentials, Hosts: c.hosts(), MaxWait: time.Duration(c.MaxWait), MaxBody: c.MaxBody,
 		MaxStreams: c.MaxStreams, Version: version, Logger: log, Audit: audit,
 	})
 	if err != nil {
@@ -118,6 +124,18 @@ func (c *Config) url(l net.Listener) string {
 		return "https://" + l.Addr().String()
 	}
 	return "http://" + l.Addr().String()
+}
+
+// pages are those for browsers; nil when there are to be none.
+func (c *Config) pages(client *spool.Client, log, audit *slog.Logger) (http.Handler, func() error, error) {
+	if c.NoDashboard {
+		return nil, func() error { return nil }, nil
+	}
+	d, err := dashboard.New(client, dashboard.Config{Caller: server.Caller, Audit: audit, Logger: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, d.Close, nil
 }
 
 // audit is where changes by operators are recorded.
