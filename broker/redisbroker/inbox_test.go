@@ -96,6 +96,23 @@ func TestARepeatOfACallWhoseJobLiesInTheInboxAddsNothing(t *testing.T) {
 	again("when the job is done and gone", 0)
 }
 
+func TestCallsWithoutAnIDAreNoRepeatsOfEachOther(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	enqueueOne(t, b, broker.NewCall(), plainJob("first"))
+	take(t, b, "q", 1)
+	for range 2 {
+		for range 3 {
+			enqueueOne(t, b, broker.Call{}, plainJob("x"))
+		}
+		if lying(s) < 3 {
+			t.Error("the jobs do not lie in the inbox: this shows nothing")
+		}
+		take(t, b, "q", 3)
+	}
+}
+
 func settle1(t *testing.T, b broker.Broker, l broker.Lease) {
 	t.Helper()
 	got, err := b.Settle(t.Context(), broker.NewCall(), []broker.Settlement{{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Ack}})
@@ -115,6 +132,25 @@ func TestTheInboxStaysSmall(t *testing.T) {
 	}
 	if most < 2 || most > 128 {
 		t.Errorf("up to %d jobs lay in the inbox, want some and at most 128", most)
+	}
+}
+
+// What the inbox holds is taken in by one script, which has it in memory twice.
+func TestLargeJobsDoNotLieInTheInbox(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	most := int64(0)
+	for _, size := range []int{100, 1_000, 10_000, 100_000, 1_000_000} {
+		payload := strings.Repeat("x", size)
+		for range 120 {
+			enqueueOne(t, b, broker.NewCall(), plainJob(payload))
+			n, _ := s.Must("MEMORY", "USAGE", "ns:{q}:I", "SAMPLES", 0).(int64)
+			most = max(most, n)
+		}
+	}
+	if most == 0 || most > 4<<20 {
+		t.Errorf("the inbox took up to %d bytes, want some and at most 4 MiB", most)
 	}
 }
 

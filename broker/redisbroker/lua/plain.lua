@@ -70,7 +70,7 @@ function Plain.collect(list)
 		else
 			n = n + 1
 			local id = ids[n]
-			if fresh[id] then
+			if fresh[id] or id == Calls.none then
 				fresh[id] = nil
 				local job, name, rest = unpack_('>c16I2c0I4c0', s, 22)
 				Plain.add(job, name, rest)
