@@ -170,6 +170,34 @@ func TestAJobOfTheInboxCameWhenItWasEnqueued(t *testing.T) {
 	}
 }
 
+func TestAJobThatFellDueBeforeOneOfTheInboxCameIsListedBeforeIt(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	clock := brokertest.NewManualClock(wall)
+	b := open(t, s.URL(), "ns", clock)
+	defer b.Close()
+	jobs := []broker.NewJob{plainJob("steady"), plainJob("wall"), plainJob("x"), plainJob("y")}
+	jobs[0].Delay, jobs[1].At = 50*time.Millisecond, wall.Add(60*time.Millisecond)
+	for i, n := range jobs {
+		if i == 2 {
+			clock.Advance(100 * time.Millisecond)
+		}
+		enqueueOne(t, b, broker.NewCall(), n)
+	}
+	if lying(s) == 0 {
+		t.Error("nothing lies in the inbox: this shows nothing")
+	}
+	clock.Advance(100 * time.Millisecond)
+	got, err := b.List(t.Context(), broker.Filter{Queue: "q", States: []broker.State{broker.Ready}}, "", 10)
+	if err != nil || len(got.Jobs) != len(jobs) {
+		t.Fatalf("list: %d jobs, %v; want %d", len(got.Jobs), err, len(jobs))
+	}
+	for i, j := range got.Jobs {
+		if j.ID != jobs[i].ID {
+			t.Errorf("job %d is %s, want %s", i, j.Payload, jobs[i].Payload)
+		}
+	}
+}
+
 func TestWhoWaitsIsWokenByAJobThatComesAlone(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	b := open(t, s.URL(), "ns", nil)
