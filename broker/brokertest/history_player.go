@@ -19,6 +19,7 @@ type player struct {
 	settled map[lease]bool     // the leases that a settlement has ended
 	used    map[broker.ID]bool // an enqueue had it: it is not new any more
 	repeats *repeats           // nil: no call is made again
+	whole   bool               // both queues were there when the store was last looked at
 }
 
 // lease names a lease by the model's token.
@@ -120,6 +121,7 @@ func (p *player) compare() {
 	p.f.must("counts", err)
 	wanted, err := p.m.Counts(p.f.ctx, "")
 	p.f.must("counts of the model", err)
+	p.whole = p.whole || len(wanted) == len(historyQueues)
 	p.sameCounts(got, wanted)
 	p.compareWorkers(b)
 	p.compareSettings(b)

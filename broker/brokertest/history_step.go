@@ -110,6 +110,9 @@ func (s claimStep) String() string {
 }
 
 func (s claimStep) do(p *player) {
+	if !p.whole && s.r.Queues == nil {
+		s.r.Queues = historyQueues // where every queue is asked, it is open when one that is new is
+	}
 	got, err := p.real(s.client).Claim(p.f.ctx, broker.NewCall(), s.r)
 	for n := 0; n < 50 && got.More && err == nil && len(got.Leases) < s.r.Max; n++ { // it stopped at bounds of its own
 		var rest broker.Claimed
