@@ -135,7 +135,8 @@ func (l *claimLook) once(ctx context.Context) (broker.Claimed, error) {
 		all = slices.DeleteFunc(slices.Clone(all), func(q string) bool { return slices.Contains(queues, q) })
 		err = l.from(ctx, all, &got)
 	}
-	if len(got.Leases) > 0 {
+	if err != nil && len(got.Leases) > 0 {
+		got.More = true
 		return got, nil // what was taken is answered
 	}
 	return got, err
@@ -166,6 +167,7 @@ func (l *claimLook) from(ctx context.Context, queues []string, got *broker.Claim
 		if errors.Is(err, errNoQueue) {
 			continue
 		} else if err != nil && len(got.Leases) > 0 {
+			got.More = true
 			break // what was taken is answered
 		} else if err != nil {
 			return err

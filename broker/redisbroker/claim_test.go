@@ -35,3 +35,22 @@ func TestAClaimOverAllQueuesTakesFromANewOneWhatTheOthersDoNotHave(t *testing.T)
 	claim("b", "b")
 	claim()
 }
+
+func TestAClaimThatCouldNotAskEveryQueueSaysThatThereMayBeMore(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	p := redistest.NewProxy(t, s.Addr())
+	b := open(t, p.URL(), "ns", nil)
+	defer b.Close()
+	fill(t, b, "a", 1, 1, nil)
+	fill(t, b, "b", 1, 1, nil)
+	p.Judge(func(args []string) redistest.Verdict {
+		if len(args) > 3 && args[3] == "ns:{b}:c" {
+			return redistest.DropRequest
+		}
+		return redistest.Pass
+	})
+	got, err := b.Claim(t.Context(), broker.NewCall(), broker.ClaimRequest{Queues: []string{"a", "b"}, Max: 2, TTL: 400 * time.Millisecond, Worker: "w"})
+	if err != nil || len(got.Leases) != 1 || !got.More {
+		t.Errorf("claim: %d leases, more %v, %v; want one, and that there may be more", len(got.Leases), got.More, err)
+	}
+}

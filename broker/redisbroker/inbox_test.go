@@ -198,6 +198,34 @@ func TestAJobThatFellDueBeforeOneOfTheInboxCameIsListedBeforeIt(t *testing.T) {
 	}
 }
 
+// A job that was due by the wall clock, which has stepped on, has a place behind now.
+func TestAPlainJobMayComeBeforeThoseOfItsLane(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	clock := brokertest.NewManualClock(wall)
+	b := open(t, s.URL(), "ns", clock)
+	defer b.Close()
+	late := plainJob("late")
+	late.At = wall.Add(time.Hour)
+	enqueueOne(t, b, broker.NewCall(), late)
+	clock.StepWall(2 * time.Hour)
+	if _, err := b.Maintain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first, second := plainJob("first"), plainJob("second")
+	second.Task = "u"
+	enqueueOne(t, b, broker.NewCall(), first)
+	if lying(s) == 0 {
+		t.Error("nothing lies in the inbox: this shows nothing")
+	}
+	clock.Advance(time.Millisecond)
+	enqueueOne(t, b, broker.NewCall(), second)
+	for i, l := range take(t, b, "q", 3) {
+		if want := []broker.ID{first.ID, second.ID, late.ID}[i]; l.Job.ID != want {
+			t.Errorf("lease %d is of %s, want %s", i, l.Job.ID, want)
+		}
+	}
+}
+
 func TestWhoWaitsIsWokenByAJobThatComesAlone(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	b := open(t, s.URL(), "ns", nil)
