@@ -96,7 +96,8 @@ func (h *movedHistory) random() []broker.NewJob {
 	jobs := make([]broker.NewJob, 1+r.IntN(3))
 	for i := range jobs {
 		j := &jobs[i]
-		*j = broker.NewJob{ID: broker.NewID(), Task: []string{"a", "b", task}[r.IntN(3)], Payload: []byte{byte(r.IntN(256))}, Priority: int32(r.IntN(3)), MaxAttempts: 1 + r.IntN(3)}
+		*j = broker.NewJob{Task: []string{"a", "b", task}[r.IntN(3)], Payload: []byte{byte(r.IntN(256))}, Priority: int32(r.IntN(3)), MaxAttempts: 1 + r.IntN(3)}
+		j.MakeID()
 		switch r.IntN(6) {
 		case 0:
 			j.Delay = time.Duration(r.IntN(5000)) * time.Millisecond

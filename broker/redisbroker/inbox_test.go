@@ -96,6 +96,23 @@ func TestARepeatOfACallWhoseJobLiesInTheInboxAddsNothing(t *testing.T) {
 	again("when the job is done and gone", 0)
 }
 
+func TestCallsWithoutAnIDAreNoRepeatsOfEachOther(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	enqueueOne(t, b, broker.NewCall(), plainJob("first"))
+	take(t, b, "q", 1)
+	for range 2 {
+		for range 3 {
+			enqueueOne(t, b, broker.Call{}, plainJob("x"))
+		}
+		if lying(s) < 3 {
+			t.Error("the jobs do not lie in the inbox: this shows nothing")
+		}
+		take(t, b, "q", 3)
+	}
+}
+
 func settle1(t *testing.T, b broker.Broker, l broker.Lease) {
 	t.Helper()
 	got, err := b.Settle(t.Context(), broker.NewCall(), []broker.Settlement{{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Ack}})
@@ -118,6 +135,25 @@ func TestTheInboxStaysSmall(t *testing.T) {
 	}
 }
 
+// What the inbox holds is taken in by one script, which has it in memory twice.
+func TestLargeJobsDoNotLieInTheInbox(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	most := int64(0)
+	for _, size := range []int{100, 1_000, 10_000, 100_000, 1_000_000} {
+		payload := strings.Repeat("x", size)
+		for range 120 {
+			enqueueOne(t, b, broker.NewCall(), plainJob(payload))
+			n, _ := s.Must("MEMORY", "USAGE", "ns:{q}:I", "SAMPLES", 0).(int64)
+			most = max(most, n)
+		}
+	}
+	if most == 0 || most > 4<<20 {
+		t.Errorf("the inbox took up to %d bytes, want some and at most 4 MiB", most)
+	}
+}
+
 func TestAJobOfTheInboxCameWhenItWasEnqueued(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	clock := brokertest.NewManualClock(wall)
@@ -131,6 +167,62 @@ func TestAJobOfTheInboxCameWhenItWasEnqueued(t *testing.T) {
 	j, err := b.Get(t.Context(), []broker.Ref{{Queue: "q", ID: n.ID}})
 	if err != nil || !j[0].EnqueuedAt.Equal(at) || !j[0].RunAt.Equal(at) {
 		t.Errorf("enqueued at %v, to run at %v, %v; want %v", j[0].EnqueuedAt, j[0].RunAt, err, at)
+	}
+}
+
+func TestAJobThatFellDueBeforeOneOfTheInboxCameIsListedBeforeIt(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	clock := brokertest.NewManualClock(wall)
+	b := open(t, s.URL(), "ns", clock)
+	defer b.Close()
+	jobs := []broker.NewJob{plainJob("steady"), plainJob("wall"), plainJob("x"), plainJob("y")}
+	jobs[0].Delay, jobs[1].At = 50*time.Millisecond, wall.Add(60*time.Millisecond)
+	for i, n := range jobs {
+		if i == 2 {
+			clock.Advance(100 * time.Millisecond)
+		}
+		enqueueOne(t, b, broker.NewCall(), n)
+	}
+	if lying(s) == 0 {
+		t.Error("nothing lies in the inbox: this shows nothing")
+	}
+	clock.Advance(100 * time.Millisecond)
+	got, err := b.List(t.Context(), broker.Filter{Queue: "q", States: []broker.State{broker.Ready}}, "", 10)
+	if err != nil || len(got.Jobs) != len(jobs) {
+		t.Fatalf("list: %d jobs, %v; want %d", len(got.Jobs), err, len(jobs))
+	}
+	for i, j := range got.Jobs {
+		if j.ID != jobs[i].ID {
+			t.Errorf("job %d is %s, want %s", i, j.Payload, jobs[i].Payload)
+		}
+	}
+}
+
+// A job that was due by the wall clock, which has stepped on, has a place behind now.
+func TestAPlainJobMayComeBeforeThoseOfItsLane(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	clock := brokertest.NewManualClock(wall)
+	b := open(t, s.URL(), "ns", clock)
+	defer b.Close()
+	late := plainJob("late")
+	late.At = wall.Add(time.Hour)
+	enqueueOne(t, b, broker.NewCall(), late)
+	clock.StepWall(2 * time.Hour)
+	if _, err := b.Maintain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first, second := plainJob("first"), plainJob("second")
+	second.Task = "u"
+	enqueueOne(t, b, broker.NewCall(), first)
+	if lying(s) == 0 {
+		t.Error("nothing lies in the inbox: this shows nothing")
+	}
+	clock.Advance(time.Millisecond)
+	enqueueOne(t, b, broker.NewCall(), second)
+	for i, l := range take(t, b, "q", 3) {
+		if want := []broker.ID{first.ID, second.ID, late.ID}[i]; l.Job.ID != want {
+			t.Errorf("lease %d is of %s, want %s", i, l.Job.ID, want)
+		}
 	}
 }
 

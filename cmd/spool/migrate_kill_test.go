@@ -61,11 +61,12 @@ const travelQueue = "q"
 // backlog is how many jobs wait, run and move at most.
 const backlog = 400
 
-// produce enqueues jobs at one side until ctx ends: single ones, ordered ones,
+// produce enqueues jobs at one side until ctx ends: plain ones, ordered ones,
 // batches.
 func (v *travels) produce(ctx context.Context, side int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		jobs := []broker.NewJob{{ID: broker.NewID(), Task: "t", Payload: []byte("p")}}
+		jobs := []broker.NewJob{{Task: "t", Payload: []byte("p")}}
+		jobs[0].MakeID()
 		switch n % 5 {
 		case 0:
 			jobs[0].Group, jobs[0].Ordered = fmt.Sprint("g", side, n%3), true

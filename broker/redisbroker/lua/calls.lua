@@ -28,14 +28,16 @@ function Calls.renew(bucket)
 end
 
 -- fresh remembers that some calls took place, and returns which of them had not
--- before: id to true.
+-- before: id to true. A call without an id is none of them.
 function Calls.fresh(ids)
 	local hashes, fresh = {}, {}
 	for _, id in ipairs(ids) do
-		local bucket = Calls.bucket(id)
-		local list = hashes[bucket]
-		if not list then list = {}; hashes[bucket] = list end
-		list[#list + 1] = id
+		if id ~= Calls.none then
+			local bucket = Calls.bucket(id)
+			local list = hashes[bucket]
+			if not list then list = {}; hashes[bucket] = list end
+			list[#list + 1] = id
+		end
 	end
 	for bucket, list in pairs(hashes) do
 		local key, new = P .. 'i' .. bucket, {}

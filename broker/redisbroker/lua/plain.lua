@@ -31,7 +31,7 @@ function Plain.add(id, name, rest)
 	places[k - 1], places[k] = t.score, sq .. id
 	Plain.n, t.n = n, k
 	local l = t.lane
-	if not l.head then l.head = { at = now, sq = sq, id = id } end
+	if not l.head or now < l.head.at then l.head = { at = now, sq = sq, id = id } end
 	Q.bytes, Q.rbytes = Q.bytes + size, Q.rbytes + size
 end
 
@@ -70,7 +70,7 @@ function Plain.collect(list)
 		else
 			n = n + 1
 			local id = ids[n]
-			if fresh[id] then
+			if fresh[id] or id == Calls.none then
 				fresh[id] = nil
 				local job, name, rest = unpack_('>c16I2c0I4c0', s, 22)
 				Plain.add(job, name, rest)

@@ -129,14 +129,15 @@ local function settle(arg)
 		list[k], i = read(arg, i)
 		list[k].simple = plain and list[k].simple
 	end
-	local out, recs, acked, at = {}, records(list), { ids = {}, listed = {} }, 0
+	local out, recs, acked, at, judged = {}, records(list), { ids = {}, listed = {} }, 0, {}
 	for k, s in ipairs(list) do
 		local done
 		if s.simple then
 			at = at + 1
 			local rec = recs[at]
-			done = rec and #rec >= Job.size and not Buf.gone[P .. 'j' .. s.id] and quick(s.id, s.token, rec, acked)
+			done = rec and #rec >= Job.size and not judged[s.id] and not Buf.gone[P .. 'j' .. s.id] and quick(s.id, s.token, rec, acked)
 		end
+		judged[s.id] = true -- its record is not any more what was read
 		out[k] = done and DONE_AT_ONCE or one(s)
 	end
 	many('ZREM', P .. 'L3', acked.listed)
