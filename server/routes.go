@@ -11,5 +11,6 @@ func (s *Server) routes() {
 	s.streamRoutes()
 	s.healthRoutes()
 	s.seedRoutes()
+	s.metricsRoutes()
 	s.mux.HandleFunc("/", s.noRoute)
 }

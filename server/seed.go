@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"expvar"
 	"fmt"
 	"io"
 	"net/http"
@@ -55,15 +54,6 @@ func (s *Server) seedRoutes() {
 			}
 			w.Header().Set("Content-Type", "application/json")
 			_ = wire.Write(w, v) // a client that has gone
-		})
-	}
-	if s.cfg.Expvar {
-		s.mux.HandleFunc("GET /debug/vars", func(w http.ResponseWriter, r *http.Request) {
-			if problem := s.allow(w, r, Read); problem != nil {
-				fail(w, problem)
-				return
-			}
-			expvar.Handler().ServeHTTP(w, r)
 		})
 	}
 }

@@ -2,6 +2,7 @@ package spoolprom
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,7 +54,8 @@ func NewHooks(r prometheus.Registerer, cfg HooksConfig) spool.Hooks {
 			}
 		},
 		Fault: func(call string, err error) {
-			m.faults.WithLabelValues(call).Inc()
+			sort, _, _ := strings.Cut(call, " ") // a schedule's name follows
+			m.faults.WithLabelValues(sort).Inc()
 			if next.Fault != nil {
 				next.Fault(call, err)
 			}

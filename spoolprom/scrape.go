@@ -2,8 +2,10 @@ package spoolprom
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -45,7 +47,9 @@ func (s *scrape) counter(d *prometheus.Desc, v int64, labels ...string) {
 
 func (s *scrape) send(d *prometheus.Desc, t prometheus.ValueType, v float64, labels []string) {
 	for i := range labels {
-		labels[i] = strings.ToValidUTF8(labels[i], "\uFFFD") // a broker's server may hold anything
+		if !utf8.ValidString(labels[i]) { // a broker's server may hold anything
+			labels[i] = strconv.Quote(labels[i])
+		}
 	}
 	s.out = append(s.out, prometheus.MustNewConstMetric(d, t, v, labels...))
 }

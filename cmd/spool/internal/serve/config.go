@@ -36,6 +36,9 @@ type Config struct {
 	MaxStreams     int           `json:"max_streams,omitzero" doc:"Event streams at a time; 1000 when left out." minimum:"1"`
 	Shutdown       wire.Duration `json:"shutdown,omitzero" doc:"How long requests may go on after SIGTERM; 25s when left out." example:"25s"`
 
+	Metrics *bool `json:"metrics,omitzero" doc:"Whether /metrics is served, for Prometheus; true when left out."`
+	Expvar  bool  `json:"expvar,omitzero" doc:"Whether the process's variables are served at /debug/vars."`
+
 	LogFormat string `json:"log_format,omitzero" enum:"text,json" doc:"Of the log on the standard error; text when left out."`
 	AuditLog  string `json:"audit_log,omitzero" doc:"File to which a line of JSON is appended for each change by an operator; the log when left out."`
 }

@@ -41,9 +41,10 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 	if err != nil {
 		return err
 	}
+	metrics, observe := c.metrics(client, version)
 	s, err := server.New(client, server.Config{
 		Credentials: credentials, Hosts: c.hosts(), MaxWait: time.Duration(c.MaxWait), MaxBody: c.MaxBody,
-		MaxStreams: c.MaxStreams, Version: version, Logger: log, Audit: audit,
+		MaxStreams: c.MaxStreams, Version: version, Logger: log, Audit: audit, Metrics: metrics, Expvar: c.Expvar,
 	})
 	if err != nil {
 		return err
@@ -59,7 +60,7 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 	go func() { kept <- client.Upkeep(upkeep) }()
 
 	h := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: observe(s), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	ended := make(chan error, 1)
