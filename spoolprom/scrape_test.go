@@ -93,17 +93,8 @@ func difference(got, want values) string {
 func expected(counts []broker.Count) values {
 	v := values{}
 	for _, c := range counts {
-		labels := fmt.Sprintf("{queue=%q,task=%q}", c.Queue, c.Task)
-		for state, n := range map[string]int64{
-			"scheduled": c.Scheduled, "ready": c.Ready, "leased": c.Leased, "done": c.Done, "dead": c.Dead, "cancelled": c.Cancelled,
-		} {
-			v[fmt.Sprintf("spool_jobs{queue=%q,state=%q,task=%q}", c.Queue, state, c.Task)] = float64(n)
-		}
-		for name, n := range map[string]int64{
-			"enqueued": c.Totals.Enqueued, "claimed": c.Totals.Claimed, "acked": c.Totals.Acked, "failed": c.Totals.Failed,
-			"expired": c.Totals.Expired, "died": c.Totals.Died, "cancelled": c.Totals.Cancelled, "deleted": c.Totals.Deleted,
-		} {
-			v["spool_jobs_"+name+"_total"+labels] = float64(n)
+		if c.Task != "" { // else it is a paused queue in which no job ever was
+			v.expect(&c)
 		}
 		queue := fmt.Sprintf("{queue=%q}", c.Queue)
 		v["spool_queue_depth"+queue] = float64(c.Depth)
@@ -115,6 +106,22 @@ func expected(counts []broker.Count) values {
 		}
 	}
 	return v
+}
+
+// expect adds what a scrape has to say of a task.
+func (v values) expect(c *broker.Count) {
+	labels := fmt.Sprintf("{queue=%q,task=%q}", c.Queue, c.Task)
+	for state, n := range map[string]int64{
+		"scheduled": c.Scheduled, "ready": c.Ready, "leased": c.Leased, "done": c.Done, "dead": c.Dead, "cancelled": c.Cancelled,
+	} {
+		v[fmt.Sprintf("spool_jobs{queue=%q,state=%q,task=%q}", c.Queue, state, c.Task)] = float64(n)
+	}
+	for name, n := range map[string]int64{
+		"enqueued": c.Totals.Enqueued, "claimed": c.Totals.Claimed, "acked": c.Totals.Acked, "failed": c.Totals.Failed,
+		"expired": c.Totals.Expired, "died": c.Totals.Died, "cancelled": c.Totals.Cancelled, "deleted": c.Totals.Deleted,
+	} {
+		v["spool_jobs_"+name+"_total"+labels] = float64(n)
+	}
 }
 
 // ofCounts are the prefixes of what expected knows.
