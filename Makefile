@@ -15,7 +15,7 @@ demo: ## Watch jobs survive kill -9, with a table at the end
 	$(GO) run ./cmd/spool demo
 
 .PHONY: test
-test: redis lint test-bench ## The fast loop: format, vet, linter, tests (under 3 minutes; clusters, failovers and lost replies of Redis are left to make check)
+test: redis languages lint test-bench ## The fast loop: format, vet, linter, tests (under 3 minutes; clusters, failovers and lost replies of Redis are left to make check)
 	$(GO) test -short -shuffle=on ./...
 
 .PHONY: test-bench
@@ -27,8 +27,16 @@ test-bench: # the module that measures peers; it needs Linux, and no server and 
 redis: ## Install the Redis server that tests start, where there is none (Debian)
 	.ci/redis
 
+.PHONY: languages
+languages: ## Install python3, node and curl, which run examples, where they are missing (Debian)
+	.ci/languages
+
+.PHONY: browser
+browser: ## Install the Chromium that the tests of the dashboard drive, where there is none (Debian)
+	.ci/browser
+
 .PHONY: race
-race: redis ## Every test under the race detector (needs a C compiler)
+race: redis languages ## Every test under the race detector (needs a C compiler)
 	@command -v $${CC:-$$($(GO) env CC)} >/dev/null || { echo "make race: the race detector needs a C compiler (gcc or clang) and there is none; install gcc" >&2; exit 1; }
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 20m ./...
 

@@ -189,21 +189,56 @@ func (r *run) claimOnce(ctx context.Context, queues []string, most int, tasks []
 	req := broker.ClaimRequest{
 		Queues: queues, Tasks: tasks, Max: most, TTL: r.cfg.LeaseTTL, Worker: r.self.ID, Wait: wait,
 	}
-	start := time.Now()
+	start, tries := time.Now(), 0
 	var got broker.Claimed
 	err := r.client.repeat(ctx, func(call broker.Call) (err error) {
+		tries++
 		got, err = r.client.broker.Claim(ctx, call, req)
 		return err
 	})
 	if err != nil {
 		return taken{}, err
 	}
-	// A lease counts from its claim, which came at the end of a wait.
-	if soonest := time.Now().Add(-r.cfg.LeaseTTL / 6); start.Before(soonest) {
-		start = soonest
+	asked := got.Asked
+	if asked.IsZero() || tries > 1 {
+		asked = start
+	}
+	age := time.Since(asked)
+	if age >= r.givenUp() && len(got.Leases) > 0 {
+		got.Leases, asked = r.prove(ctx, got.Leases)
 	}
 	for i := range got.Leases {
-		r.accept(&got.Leases[i], start)
+		r.accept(&got.Leases[i], asked)
+	}
+	if age > r.cfg.LeaseTTL/freshPart && len(got.Leases) > 0 {
+		notify(r.beat) // the next one in its time would come too late for some
 	}
 	return taken{jobs: len(got.Leases), more: got.More}, nil
+}
+
+// prove returns those of some leases that are still ours, extended, and from when
+// on: they came so late that they may be over, and others may have their jobs.
+func (r *run) prove(ctx context.Context, leases []broker.Lease) (ours []broker.Lease, from time.Time) {
+	req := broker.ExtendRequest{TTL: r.cfg.LeaseTTL}
+	for i := range leases {
+		req.Leases = append(req.Leases, broker.Extension{Ref: leases[i].Job.Ref(), Token: leases[i].Token})
+	}
+	from = time.Now()
+	beats, err := r.client.broker.Extend(ctx, req)
+	if err == nil && len(beats) != len(leases) {
+		err = fmt.Errorf("%d answers came back for %d leases", len(beats), len(leases))
+	}
+	r.fault("extend", err)
+	if err != nil {
+		return nil, from // their deadlines end them
+	}
+	for i := range leases {
+		if beats[i].Status != broker.Lost {
+			ours = append(ours, leases[i])
+		}
+	}
+	if n := len(leases) - len(ours); n > 0 {
+		r.log.Warn("jobs were claimed, and the answer came after their leases had ended", "jobs", n)
+	}
+	return ours, from
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/broker/httpbroker"
 	"github.com/spoolq/spool/broker/membroker"
 	"github.com/spoolq/spool/broker/redisbroker"
 	"github.com/spoolq/spool/cron"
@@ -58,6 +59,17 @@ func Example_redis() {
 		log.Fatal(err)
 	}
 	c := spool.New(b, spool.Config{}) // instead of spool.Open; nothing else changes
+	defer c.Close()
+}
+
+// And through a server of spool serve.
+func Example_http() {
+	ctx := context.Background()
+	b, err := httpbroker.Open(ctx, "http://127.0.0.1:8080", httpbroker.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c := spool.New(b, spool.Config{})
 	defer c.Close()
 }
 

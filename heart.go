@@ -122,14 +122,17 @@ func (r *run) patience(works []*work) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range works {
-		d = min(d, time.Until(w.confirmed.Add(r.cfg.LeaseTTL*4/5)))
+		d = min(d, time.Until(w.confirmed.Add(r.givenUp())))
 	}
 	return max(d, r.cfg.LeaseTTL/retryPart)
 }
 
+// givenUp is at which age a lease that was not extended is given up.
+func (r *run) givenUp() time.Duration { return r.cfg.LeaseTTL * 4 / 5 }
+
 // giveUp gives up the leases that could not be extended in time.
 func (r *run) giveUp() {
-	old := time.Now().Add(-r.cfg.LeaseTTL * 4 / 5)
+	old := time.Now().Add(-r.givenUp())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range r.held {

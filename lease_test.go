@@ -105,6 +105,68 @@ func TestAHandlerEndsBeforeTheLeaseThatCannotBeExtended(t *testing.T) {
 	}
 }
 
+// lateBroker answers its first claim that has a job so much later.
+type lateBroker struct {
+	broker.Broker
+	late time.Duration
+	once *atomic.Bool
+	age  bool // whether it says how old the leases are
+}
+
+func (l lateBroker) Claim(ctx context.Context, c broker.Call, r broker.ClaimRequest) (broker.Claimed, error) {
+	got, err := l.Broker.Claim(ctx, c, r)
+	if !l.age {
+		got.Asked = time.Time{}
+	}
+	if len(got.Leases) > 0 && l.once.CompareAndSwap(false, true) {
+		sleepCtx(ctx, l.late)
+	}
+	return got, err
+}
+
+func TestAHandlerStartsWithALeaseThatIsNotOver(t *testing.T) {
+	const ttl = 30 * time.Second
+	for _, c := range []struct {
+		name string
+		late time.Duration
+		age  bool
+		runs string // attempts of the job that a handler saw
+	}{
+		{"a claim answered at once", 0, true, "[1]"},
+		{"a claim answered when its lease is nearly over", ttl - time.Second, true, "[1]"},
+		{"a claim answered when its lease is over", 2 * ttl, true, "[2]"},
+		{"the same from a broker that does not say when it asked", 2 * ttl, false, "[2]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				id := b.add(instant.With("x"))
+				other := b.broker.another()
+				defer other.Close()
+				b.broker.Broker = lateBroker{b.broker.Broker, c.late, &atomic.Bool{}, c.age}
+				w := spool.NewWorker(b.Client, spool.WorkerConfig{LeaseTTL: ttl})
+				var runs []int
+				instant.Handle(w, func(ctx context.Context, _ string) error {
+					l := spool.LeaseFrom(ctx)
+					runs = append(runs, l.Job.Attempt)
+					time.Sleep(2 * time.Second)
+					job, err := b.Get(b.ctx, id)
+					if err != nil || job.Token != l.Token || job.State != spool.Leased {
+						b.Errorf("attempt %d runs beside its lease: %v %v, %v", l.Job.Attempt, job.State, job.Token, err)
+					}
+					return nil
+				})
+				b.start(w)
+				for range 20 { // another process keeps the store up meanwhile
+					b.sleep(ttl / 5)
+					_, err := other.Maintain(b.ctx)
+					b.must(err)
+				}
+				want(b, "attempts that ran", fmt.Sprint(runs), c.runs)
+			})
+		})
+	}
+}
+
 type hangBroker struct {
 	broker.Broker
 	before func(ctx context.Context) error

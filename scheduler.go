@@ -137,8 +137,8 @@ func (r *run) tryDeclare(ctx context.Context, own declaration) bool {
 type scheduler struct {
 	client  *Client
 	fault   func(call string, err error) // takes the outcome of each call
-	plans   map[planKey]planned // of the schedules of the last pass
-	changes <-chan broker.Event // of settings; nil when there are none to be had
+	plans   map[planKey]planned          // of the schedules of the last pass
+	changes <-chan broker.Event          // of settings; nil when there are none to be had
 }
 
 // planKey is what a plan is made from.

@@ -9,10 +9,7 @@ import (
 // writeRedisTable writes what -redis measured: of each row and setting, spool,
 // asynq and the bare server.
 func writeRedisTable(w io.Writer, a about, all []cell) {
-	fmt.Fprintf(w, "Measured %s: %s. Load average at the start %s; %s, interleaved; payload %d bytes of JSON; over a unix socket.\n\n", a.When, a.Machine, a.Load, a.Scale, len(payload))
-	if busy(a.Load) {
-		fmt.Fprint(w, "**The machine was busy with other work**: the rates tell little; commands, scripts and CPU time, and ratios less than they, tell more.\n\n")
-	}
+	writeHead(w, a, "; over a unix socket", "the rates tell little; commands, scripts and CPU time, and ratios less than they, tell more")
 	for _, p := range a.Peers {
 		if name, setting := ofRedisName(p.Name); setting == redisSettings[0].name {
 			fmt.Fprintf(w, "- %s (%s): %s.\n", name, p.Version, p.How)
@@ -32,14 +29,7 @@ func writeRedisTable(w io.Writer, a about, all []cell) {
 		}
 		last = all[i].row.name
 	}
-	fmt.Fprint(w, "\nThe rows:\n\n")
-	last = ""
-	for _, c := range all {
-		if c.row.name != last {
-			last = c.row.name
-			fmt.Fprintf(w, "- `%s` (%s): %s.\n", c.row.name, c.row.unit, c.row.what)
-		}
-	}
+	writeRows(w, all)
 }
 
 // writeRedisRow writes the peers of one row, the first of cells, and one setting.
@@ -59,33 +49,17 @@ func writeRedisRow(w io.Writer, cells []cell, s redisSetting, medians map[[2]str
 				if other == peer {
 					return ""
 				}
-				return c.times(medians[[2]string{row.name, redisName(other, s)}])
+				return row.times(c.value.median, medians[[2]string{row.name, redisName(other, s)}])
 			}
 			fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", first, s.name, peer, strings.Join(c.redisColumns(), " | "), of("asynq"), of("bare"))
 		}
 	}
 }
 
-// times says how many times as good as another's median this is.
-func (c *cell) times(other float64) string {
-	if other == 0 || c.value.median == 0 {
-		return ""
-	}
-	v := c.value.median / other
-	if !c.row.faster {
-		v = 1 / v
-	}
-	return ratio(v)
-}
-
 // redisColumns are the figures of a cell that no other is needed for.
 func (c *cell) redisColumns() []string {
 	if !c.measured() {
-		why := c.none
-		if c.fault != "" {
-			why = "FAILED: " + oneLine(c.fault)
-		}
-		return []string{"–", why, "", "", "", ""}
+		return []string{"–", c.why(), "", "", "", ""}
 	}
 	return []string{
 		count(c.value.median), count(c.value.low) + " – " + count(c.value.high),

@@ -10,10 +10,7 @@ import (
 
 // writeTable writes what was measured as Markdown.
 func writeTable(w io.Writer, a about, all []cell) {
-	fmt.Fprintf(w, "Measured %s: %s. Load average at the start %s; %s, interleaved; payload %d bytes of JSON.\n\n", a.When, a.Machine, a.Load, a.Scale, len(payload))
-	if busy(a.Load) {
-		fmt.Fprint(w, "**The machine was busy with other work**: rates, and their ratios to a disk that others used, tell little here; CPU time and syncs tell more.\n\n")
-	}
+	writeHead(w, a, "", "rates, and their ratios to a disk that others used, tell little here; CPU time and syncs tell more")
 	fmt.Fprint(w, "| peer | version | an answer has waited for | how it was run |\n|---|---|---|---|\n")
 	for _, p := range a.Peers {
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", p.Name, p.Version, p.Durability, p.How)
@@ -33,8 +30,22 @@ func writeTable(w io.Writer, a about, all []cell) {
 		}
 		fmt.Fprintf(w, "| %s | %s |\n", name, strings.Join(all[i].columns(own[all[i].row.name]), " | "))
 	}
+	writeRows(w, all)
+}
+
+// writeHead says when, on what and over what was measured, and what a busy machine
+// leaves of it.
+func writeHead(w io.Writer, a about, over, busyly string) {
+	fmt.Fprintf(w, "Measured %s: %s. Load average at the start %s; %s, interleaved; payload %d bytes of JSON%s.\n\n", a.When, a.Machine, a.Load, a.Scale, len(payload), over)
+	if busy(a.Load) {
+		fmt.Fprintf(w, "**The machine was busy with other work**: %s.\n\n", busyly)
+	}
+}
+
+// writeRows says what each row is.
+func writeRows(w io.Writer, all []cell) {
 	fmt.Fprint(w, "\nThe rows:\n\n")
-	last = ""
+	last := ""
 	for _, c := range all {
 		if c.row.name != last {
 			last = c.row.name
@@ -57,11 +68,7 @@ func (c *cell) columns(own float64) []string {
 		peer += " (of " + count(float64(c.jobs)) + ")"
 	}
 	if !c.measured() {
-		why := c.none
-		if c.fault != "" {
-			why = "FAILED: " + oneLine(c.fault)
-		}
-		return []string{peer, "–", why, "", "", "", "", "", ""}
+		return []string{peer, "–", c.why(), "", "", "", "", "", ""}
 	}
 	s := []string{
 		peer, count(c.value.median), count(c.value.low) + " – " + count(c.value.high),
@@ -80,16 +87,31 @@ func (c *cell) columns(own float64) []string {
 	return s
 }
 
+// why is what stands in the place of a figure.
+func (c *cell) why() string {
+	if c.fault != "" {
+		return "FAILED: " + oneLine(c.fault)
+	}
+	return c.none
+}
+
 // against says how many times as good as this spool is: less than 1 is a loss.
 func (c *cell) against(own float64) string {
 	if c.peer == spoolPeer.name || own == 0 || c.value.median == 0 {
 		return ""
 	}
-	times := own / c.value.median
-	if !c.row.faster {
-		times = 1 / times
+	return c.row.times(own, c.value.median) + " ×"
+}
+
+// times says how many times as good as another value one is; "" when there are not two.
+func (r *row) times(v, other float64) string {
+	if v == 0 || other == 0 {
+		return ""
 	}
-	return ratio(times) + " ×"
+	if !r.faster {
+		v, other = other, v
+	}
+	return ratio(v / other)
 }
 
 func ratio(v float64) string {

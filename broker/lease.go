@@ -29,6 +29,10 @@ type Claimed struct {
 	// NextDue is how long until the next scheduled job of the request's queues
 	// is due; 0 means that none is known.
 	NextDue time.Duration
+	// Asked is a moment of this process's clock before which none of the leases
+	// was made, but by an earlier attempt of the same call: so a lease of which the
+	// caller learns late is known to be old. Zero: when the call began.
+	Asked time.Time `json:"-"`
 }
 
 // Lease is the time-bounded right to run one job.

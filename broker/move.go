@@ -107,7 +107,8 @@ type Move struct {
 	Turned ID `json:"turned,omitzero"`
 	// Now is the broker's clock, Seq the number of its last enqueue, First the
 	// smallest number that a job of the queue has: what the other side has to know
-	// to keep times and places.
+	// to keep times and places. A broker whose numbers have gaps may give a First
+	// that few jobs are older than: they are placed in the order in which they come.
 	Now   time.Time `json:"-"`
 	First uint64    `json:"-"`
 	Seq   uint64    `json:"-"`

@@ -32,6 +32,22 @@ const scopeKey = "scope"
 // register adds an operation to the API: its handler is a function from a
 // request's shape to an answer's, its errors are those of package broker.
 func register[I, O any](s *Server, r route, handle func(context.Context, *I) (*O, error)) {
+	add(s, s.api, r, handle)
+}
+
+// describe adds an operation to the description alone: its handler is mounted by
+// itself.
+func describe[I, O any](s *Server, r route, handle func(context.Context, *I) (*O, error)) {
+	add(s, huma.NewAPI(huma.Config{OpenAPI: s.api.OpenAPI()}, nowhere{}), r, handle)
+}
+
+// nowhere is an adapter that mounts nothing.
+type nowhere struct{ huma.Adapter }
+
+// Handle implements huma.Adapter.
+func (nowhere) Handle(*huma.Operation, func(huma.Context)) {}
+
+func add[I, O any](s *Server, to huma.API, r route, handle func(context.Context, *I) (*O, error)) {
 	op := huma.Operation{
 		Method: r.method, Path: r.path, OperationID: r.id, Summary: r.summary, Description: r.doc, Tags: []string{r.tag},
 		DefaultStatus: r.status, MaxBodyBytes: s.cfg.MaxBody, SkipValidateBody: true, RejectUnknownQueryParameters: true,
@@ -42,7 +58,7 @@ func register[I, O any](s *Server, r route, handle func(context.Context, *I) (*O
 	if r.scope == Public {
 		op.Security = []map[string][]string{{}}
 	}
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+	huma.Register(to, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
 			return nil, s.problem(ctx, err)
@@ -71,7 +87,7 @@ func newAPI(mux *http.ServeMux, version string) huma.API {
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
-				Title: "spool", Version: version, License: &huma.License{Name: "MIT", Identifier: "MIT"},
+				Title: "spool", Version: version, License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 				Description: "A durable job queue over HTTP. Every call that changes something may be repeated under the same " + callHeader + ".",
 			},
 			Components: &huma.Components{

@@ -54,7 +54,7 @@ func guard(s *Server, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.ContentLength != 0 { // -1: nobody knows
-		if p := mediaProblem(r); p != nil && strings.HasPrefix(r.URL.Path, "/v1/") {
+		if p := mediaProblem(r); p != nil && strings.HasPrefix(r.URL.Path, "/v1/") { // the rest is guarded by where it comes from
 			fail(w, p)
 			return
 		}
@@ -181,6 +181,9 @@ func (s *Server) admit(authorization string, scope Scope) (*key, *wire.Problem) 
 	}
 	return k, nil
 }
+
+// Caller names who makes a request, by the name of its credential.
+func Caller(r *http.Request) string { return caller(r.Context()) }
 
 // caller names who makes a request, for the audit log.
 func caller(ctx context.Context) string {

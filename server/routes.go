@@ -11,6 +11,7 @@ func (s *Server) routes() {
 	s.streamRoutes()
 	s.healthRoutes()
 	s.seedRoutes()
+	s.pageRoutes()
 	s.metricsRoutes()
 	s.mux.HandleFunc("/", s.noRoute)
 }

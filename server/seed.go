@@ -42,20 +42,25 @@ func (s *Server) seedRoutes() {
 		{"GET /depth", Read, s.shortDepth},
 		{"GET /healthz", Public, s.shortHealth},
 	} {
-		s.mux.HandleFunc(p.pattern, func(w http.ResponseWriter, r *http.Request) {
-			if problem := s.allow(w, r, p.scope); problem != nil {
-				fail(w, problem)
-				return
-			}
-			v, err := p.handle(r)
-			if err != nil {
-				fail(w, s.problem(r.Context(), err).(*wire.Problem))
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			_ = wire.Write(w, v) // a client that has gone
-		})
+		s.plain(p.pattern, p.scope, p.handle)
 	}
+}
+
+// plain adds a handler beside the framework.
+func (s *Server) plain(pattern string, scope Scope, handle func(r *http.Request) (any, error)) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if problem := s.allow(w, r, scope); problem != nil {
+			fail(w, problem)
+			return
+		}
+		v, err := handle(r)
+		if err != nil {
+			fail(w, s.problem(r.Context(), err).(*wire.Problem))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = wire.Write(w, v) // a client that has gone
+	})
 }
 
 // allow looks at the credential of a request beside the framework.
@@ -67,11 +72,14 @@ func (s *Server) allow(w http.ResponseWriter, r *http.Request, scope Scope) *wir
 	return p
 }
 
-// short reads the body of a short call.
+// short reads the body of a call beside the framework.
 func short(r *http.Request, v any) error {
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
 		return bodyError(err)
+	}
+	if len(b) == 0 {
+		return fmt.Errorf("%w: request body is required", broker.ErrInvalid)
 	}
 	return wire.Read(b, v)
 }

@@ -37,6 +37,11 @@ type Config struct {
 	MaxBody int64
 	// MaxStreams is how many event streams there may be at a time; 0 means 1000.
 	MaxStreams int
+	// Pages is served below PagesPath, for browsers: package dashboard makes one. A
+	// credential is asked for as a password (HTTP Basic, with any user name); it
+	// needs the scope read, and operate for what changes something. Its request's
+	// context has the caller: see Caller. nil means that there are none.
+	Pages http.Handler
 	// Expvar serves the process's variables at /debug/vars, to who may read, and
 	// publishes one named "spool": what the store of the newest such server holds.
 	Expvar bool
@@ -102,6 +107,9 @@ func New(c *spool.Client, cfg Config) (*Server, error) {
 	}
 	return s, nil
 }
+
+// PagesPath is where Config.Pages is.
+const PagesPath = "/ui/"
 
 // Stop ends what waits: claims and awaits are answered with what they have,
 // streams end. Requests that come later are refused. It is idempotent.

@@ -226,3 +226,32 @@ func TestAStoppedServerRefuses(t *testing.T) {
 	s.Stop()
 	c.do("GET /v1/live", "").want(503).says("closed")
 }
+
+func TestPagesAreForWhoMaySeeThem(t *testing.T) {
+	secrets := map[server.Scope]string{}
+	cfg := server.Config{Pages: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "page %s for %s", r.URL.Path, server.Caller(r))
+	})}
+	for _, scope := range server.Scopes {
+		secrets[scope] = server.NewSecret()
+		cfg.Credentials = append(cfg.Credentials, server.Credential{Name: "who-" + string(scope), Hash: server.HashSecret(secrets[scope]), Scopes: []server.Scope{scope}})
+	}
+	c := newCaller(t, cfg)
+	as := func(scope server.Scope) *caller {
+		r := http.Request{Header: http.Header{}}
+		r.SetBasicAuth("anybody", secrets[scope])
+		return c.with("Authorization", r.Header.Get("Authorization"))
+	}
+	if got := c.do("GET /ui/queues", "").want(401).header.Get("WWW-Authenticate"); !strings.HasPrefix(got, "Basic") {
+		t.Errorf("asked by %q", got)
+	}
+	as(server.Read).do("GET /ui/queues", "").want(200).says("page /queues for who-read")
+	as(server.Work).do("GET /ui/queues", "").want(403)
+	as(server.Read).do("POST /ui/queues", "").want(403)
+	as(server.Operate).do("POST /ui/queues", "").want(200)
+	c.with("Authorization", "Bearer "+secrets[server.Read]).do("GET /ui/", "").want(200)
+	if got := c.do("GET /", "").want(302).header.Get("Location"); got != "/ui/" {
+		t.Errorf("/ leads to %s", got)
+	}
+	newCaller(t, server.Config{}).do("GET /", "").want(404)
+}

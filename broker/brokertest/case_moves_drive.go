@@ -31,6 +31,15 @@ var moveDriveRules = []moveRule{
 			p.wantKilled(err)
 		}, true)
 	}},
+	{"times are as they were when a move is taken back whose last run had to be waited for", func(p *pair) {
+		ref := p.addOne(with(func(n *broker.NewJob) { n.Delay = time.Hour }))
+		before := p.get(ref).RunAt
+		_, err := p.doomed(5, false).Queue(p.ctx, queue) // the job is there
+		p.wantKilled(err)
+		_, err = p.driver(3).Back(p.ctx, queue)
+		p.must("take back", err)
+		p.wantTime("when the job is due", p.get(ref).RunAt, before)
+	}},
 	{"two runs of one move: the second is refused, and waits for one that is gone", func(p *pair) {
 		p.addMany(5)
 		l := p.one()

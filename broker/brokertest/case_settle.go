@@ -33,6 +33,19 @@ var settleRules = []rule{
 		f.wantState(l.Job.Ref(), broker.Ready, broker.ReasonRetry)
 		want(f, "attempt of the second run", f.one().Job.Attempt, 2)
 	}},
+	{"of two settlements of a lease in one call the first one holds", func(f *fixture) {
+		l := f.leased(plain())
+		s := broker.Settlement{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Nack, Error: "boom"}
+		ack := broker.Settlement{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Ack}
+		got, err := f.b.Settle(f.ctx, broker.NewCall(), []broker.Settlement{s, ack})
+		f.must("settle", err)
+		want(f, "answers", len(got), 2)
+		want(f, "state", got[0].State, broker.Ready)
+		f.wantErr("ack", got[1].Err, broker.ErrLeaseLost)
+		f.wantState(l.Job.Ref(), broker.Ready, broker.ReasonRetry)
+		want(f, "attempt", f.one().Job.Attempt, 2)
+		f.none()
+	}},
 	{"a nack without delay is ready at once", func(f *fixture) {
 		l := f.leased(plain())
 		want(f, "answer", f.end(l, broker.Nack).State, broker.Ready)

@@ -43,6 +43,10 @@ type Harness struct {
 	// to be answered the same: for a broker that has Caps.Retry on a clock that
 	// stands still during a call.
 	Repeats bool
+	// Grain is to what the store keeps times. Histories of a queue that moves let
+	// so much pass between two steps, since of what is within one the order of the
+	// jobs' numbers is all that arrives.
+	Grain time.Duration
 	// Idle returns when every other goroutine waits. nil: nothing can tell.
 	Idle func()
 

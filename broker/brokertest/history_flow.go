@@ -134,7 +134,7 @@ func (s tickStep) String() string {
 }
 
 func (s tickStep) do(p *player) {
-	t := broker.Tick{Queue: s.queue, Jobs: s.jobs}
+	t := broker.Tick{Queue: s.queue, Jobs: p.aged(s.jobs)}
 	var cursor time.Time
 	if t.Schedule, cursor = p.schedule(s.queue, s.schedule); s.due != dueZero {
 		t.Due = cursor

@@ -96,14 +96,18 @@ func (g *generator) reopen() step {
 	return s
 }
 
+// plain makes a job of the kind that brokers have short ways for.
+func (g *generator) plain(s slot) broker.NewJob {
+	n := slotJobs()[s]
+	n.Task, n.Payload, n.MaxAttempts = pick(g, "t", "t", "u"), pick(g, nil, []byte("x"), []byte("y")), pick(g, 0, 1, 2)
+	return n
+}
+
 func (g *generator) job(s slot) broker.NewJob {
-	n := broker.NewJob{
-		ID: s.ref().ID, Task: pick(g, "t", "t", "u"), Payload: pick(g, nil, []byte("x"), []byte("y")),
-		Priority: pick[int32](g, 0, 0, 0, 1, -1), Tenant: pick(g, historyTenants...),
-		Group: pick(g, historyGroups...), Ordered: g.IntN(4) == 0,
-		Key: pick(g, historyKeys...), MaxAttempts: pick(g, 0, 1, 2),
-		Retain: pick(g, 0, 0, -1, time.Second, 5*historyUnit),
-	}
+	n := g.plain(s)
+	n.Priority, n.Tenant = pick[int32](g, 0, 0, 0, 1, -1), pick(g, historyTenants...)
+	n.Group, n.Ordered = pick(g, historyGroups...), g.IntN(4) == 0
+	n.Key, n.Retain = pick(g, historyKeys...), pick(g, 0, 0, -1, time.Second, 5*historyUnit)
 	switch g.theme {
 	case aboutLimits:
 		n.Ordered = g.IntN(2) == 0
@@ -133,6 +137,9 @@ func (g *generator) job(s slot) broker.NewJob {
 
 func (g *generator) enqueue() step {
 	first := g.slot()
+	if g.IntN(2) == 0 {
+		return enqueueStep{client: g.client(), slots: []slot{first}, jobs: []broker.NewJob{g.plain(first)}, quiet: g.IntN(4) > 0}
+	}
 	s := enqueueStep{client: g.client(), slots: []slot{first}, at: g.IntN(4) == 0}
 	more := 3
 	if g.crowded() {

@@ -16,8 +16,10 @@ type player struct {
 		model *Model
 	}
 	runs    map[broker.Ref][]tokens
-	settled map[lease]bool // the leases that a settlement has ended
-	repeats *repeats       // nil: no call is made again
+	settled map[lease]bool     // the leases that a settlement has ended
+	used    map[broker.ID]bool // an enqueue had it: it is not new any more
+	repeats *repeats           // nil: no call is made again
+	whole   bool               // both queues were there when the store was last looked at
 }
 
 // lease names a lease by the model's token.
@@ -30,7 +32,7 @@ type lease struct {
 type tokens struct{ real, model broker.Token }
 
 func newPlayer(f *fixture) *player {
-	p := &player{f: f, m: NewModel(f.h.Clock), runs: map[broker.Ref][]tokens{}, settled: map[lease]bool{}}
+	p := &player{f: f, m: NewModel(f.h.Clock), runs: map[broker.Ref][]tokens{}, settled: map[lease]bool{}, used: map[broker.ID]bool{}}
 	if f.h.Repeats {
 		p.repeats = &repeats{p: p, ended: map[lease]bool{}}
 	}
@@ -76,6 +78,21 @@ func (p *player) added(queue string, a broker.Enqueued) {
 	delete(p.runs, ref)
 }
 
+// aged returns jobs of which only those are known as new that are.
+func (p *player) aged(jobs []broker.NewJob) []broker.NewJob {
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		n := &jobs[i]
+		id := n.ID
+		if p.used[id] {
+			n.ClearID()
+			n.ID = id
+		}
+		p.used[id] = true
+	}
+	return jobs
+}
+
 // maintain does the upkeep of both.
 func (p *player) maintain() {
 	p.f.maintain()
@@ -104,6 +121,7 @@ func (p *player) compare() {
 	p.f.must("counts", err)
 	wanted, err := p.m.Counts(p.f.ctx, "")
 	p.f.must("counts of the model", err)
+	p.whole = p.whole || len(wanted) > 0 && wanted[0].Queue != wanted[len(wanted)-1].Queue
 	p.sameCounts(got, wanted)
 	p.compareWorkers(b)
 	p.compareSettings(b)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -22,9 +23,19 @@ type step interface {
 type slot int
 
 func (s slot) ref() broker.Ref {
-	id := broker.ID{0x01, 0x90, 0, 0, 0, 0, 0x70, 0, 0x80, 15: byte(s) + 1}
-	return broker.Ref{Queue: historyQueues[int(s)%len(historyQueues)], ID: id}
+	return broker.Ref{Queue: historyQueues[int(s)%len(historyQueues)], ID: slotJobs()[s].ID}
 }
+
+// slotJobs are jobs with the ids of the slots, known as new; the last byte of each
+// says which slot it is of.
+var slotJobs = sync.OnceValue(func() (all [historySlots]broker.NewJob) {
+	for s := range all {
+		for all[s].ID[15] != byte(s)+1 {
+			all[s].MakeID()
+		}
+	}
+	return all
+})
 
 // run names a lease of a slot: the last one given, one before, or (older than
 // the oldest) one that never was.
@@ -38,6 +49,7 @@ type enqueueStep struct {
 	slots  []slot
 	jobs   []broker.NewJob
 	at     bool // delays are given as times
+	quiet  bool // nobody looks at the store before the next step
 }
 
 func (s enqueueStep) String() string {
@@ -45,7 +57,7 @@ func (s enqueueStep) String() string {
 	for i, n := range s.jobs {
 		jobs = append(jobs, fmt.Sprintf("%d:%s", s.slots[i], jobText(n)))
 	}
-	return fmt.Sprintf("client %d: enqueue in %s, delays as times %v: %s", s.client, s.slots[0].ref().Queue, s.at, strings.Join(jobs, ", "))
+	return fmt.Sprintf("client %d: enqueue in %s, delays as times %v, unseen %v: %s", s.client, s.slots[0].ref().Queue, s.at, s.quiet, strings.Join(jobs, ", "))
 }
 
 // jobText shows what is not plain about a job.
@@ -70,7 +82,7 @@ func jobText(n broker.NewJob) string {
 }
 
 func (s enqueueStep) do(p *player) {
-	queue, jobs := s.slots[0].ref().Queue, slices.Clone(s.jobs)
+	queue, jobs := s.slots[0].ref().Queue, p.aged(s.jobs)
 	for i := range jobs {
 		if s.at && jobs[i].Delay > 0 {
 			jobs[i].At, jobs[i].Delay = p.f.now().Add(jobs[i].Delay), 0
@@ -98,6 +110,9 @@ func (s claimStep) String() string {
 }
 
 func (s claimStep) do(p *player) {
+	if !p.whole && s.r.Queues == nil {
+		s.r.Queues = historyQueues // where every queue is asked, it is open when one that is new is
+	}
 	got, err := p.real(s.client).Claim(p.f.ctx, broker.NewCall(), s.r)
 	for n := 0; n < 50 && got.More && err == nil && len(got.Leases) < s.r.Max; n++ { // it stopped at bounds of its own
 		var rest broker.Claimed
@@ -222,7 +237,10 @@ func (s settleStep) do(p *player) {
 	var real, model []broker.Settlement
 	for _, o := range s.of {
 		t := p.tokens(o.run)
-		o.s.Ref, o.s.Token = o.run.slot.ref(), t.real
+		o.s.Ref, o.s.Token, o.s.FollowUps = o.run.slot.ref(), t.real, slices.Clone(o.s.FollowUps)
+		for i := range o.s.FollowUps {
+			o.s.FollowUps[i].Job = p.aged([]broker.NewJob{o.s.FollowUps[i].Job})[0]
+		}
 		real = append(real, o.s)
 		o.s.Token = t.model
 		model = append(model, o.s)

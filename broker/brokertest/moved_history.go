@@ -62,6 +62,9 @@ func (h *movedHistory) say(format string, args ...any) {
 }
 
 func (h *movedHistory) step() {
+	if grain := max(h.h.Grain, h.to.h.Grain); grain > 0 {
+		h.advance(grain)
+	}
 	switch r := h.rnd; r.IntN(12) {
 	case 0, 1, 2:
 		h.enqueues()
@@ -93,7 +96,8 @@ func (h *movedHistory) random() []broker.NewJob {
 	jobs := make([]broker.NewJob, 1+r.IntN(3))
 	for i := range jobs {
 		j := &jobs[i]
-		*j = broker.NewJob{ID: broker.NewID(), Task: []string{"a", "b", task}[r.IntN(3)], Payload: []byte{byte(r.IntN(256))}, Priority: int32(r.IntN(3)), MaxAttempts: 1 + r.IntN(3)}
+		*j = broker.NewJob{Task: []string{"a", "b", task}[r.IntN(3)], Payload: []byte{byte(r.IntN(256))}, Priority: int32(r.IntN(3)), MaxAttempts: 1 + r.IntN(3)}
+		j.MakeID()
 		switch r.IntN(6) {
 		case 0:
 			j.Delay = time.Duration(r.IntN(5000)) * time.Millisecond
@@ -212,9 +216,13 @@ func (h *movedHistory) moves() {
 	h.fixture, h.to, h.move = h.to, h.fixture, broker.ID{}
 }
 
-// compare wants all jobs to be the same, wherever they are.
+// compare wants all jobs to be the same, wherever they are. Upkeep comes first,
+// since brokers see to what is due at different calls.
 func (h *movedHistory) compare() {
 	h.Helper()
+	for _, f := range []*fixture{h.fixture, h.to, h.twin} {
+		f.maintain()
+	}
 	for _, id := range h.ids {
 		ref := broker.Ref{Queue: queue, ID: id}
 		a, b := h.get(ref), h.twin.get(ref)

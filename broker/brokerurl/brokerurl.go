@@ -10,6 +10,7 @@ import (
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/filebroker"
+	"github.com/spoolq/spool/broker/httpbroker"
 	"github.com/spoolq/spool/broker/membroker"
 	"github.com/spoolq/spool/broker/redisbroker"
 )
@@ -19,6 +20,7 @@ import (
 type Config struct {
 	File  filebroker.Config
 	Redis redisbroker.Config
+	HTTP  httpbroker.Config
 }
 
 // Open opens the broker that a URL names, which the caller closes:
@@ -26,6 +28,7 @@ type Config struct {
 //	./jobs, file:///var/lib/jobs       a directory, made when it is not there (see filebroker.Open)
 //	redis://…, rediss://…, unix://…    Redis or Valkey, as redisbroker.Open has them,
 //	redis+sentinel://…, redis+cluster://…   with sentinels and as a cluster
+//	http://…, https://…                a server of spool serve; a credential may stand in it as https://:SECRET@HOST
 //	memory://                          this process's memory: gone with it
 //
 // Whatever has no :// is the name of a directory. Errors: ErrInvalid when no
@@ -42,12 +45,14 @@ func Open(ctx context.Context, url string, cfg Config) (broker.Broker, error) {
 	switch {
 	case redisbroker.IsURL(url):
 		return opened(redisbroker.Open(ctx, url, cfg.Redis))
+	case httpbroker.IsURL(url):
+		return httpbroker.Open(ctx, url, cfg.HTTP)
 	case scheme == "memory" && rest == "":
 		return membroker.New(membroker.Config{}), nil
 	case scheme == "memory":
 		return nil, fmt.Errorf("%w: nothing stands behind memory://", broker.ErrInvalid)
 	}
-	for _, later := range []string{"postgres", "postgresql", "http", "https"} {
+	for _, later := range []string{"postgres", "postgresql"} {
 		if scheme == later {
 			return nil, fmt.Errorf("%w: there is no broker for %s:// yet: %s", broker.ErrUnsupported, later, there)
 		}
@@ -55,7 +60,7 @@ func Open(ctx context.Context, url string, cfg Config) (broker.Broker, error) {
 	return nil, fmt.Errorf("%w: no broker has this URL's scheme: %s", broker.ErrInvalid, there)
 }
 
-const there = "there are directories (a path or file://), redis:// and its relatives, and memory://"
+const there = "there are directories (a path or file://), redis:// and its relatives, http:// and https:// for spool serve, and memory://"
 
 // opened makes nothing of a broker that was not opened.
 func opened[B broker.Broker](b B, err error) (broker.Broker, error) {
@@ -92,6 +97,9 @@ func Redacted(url string) string {
 	}
 	if redisbroker.IsURL(url) {
 		return redisbroker.Redacted(url)
+	}
+	if httpbroker.IsURL(url) {
+		return httpbroker.Redacted(url)
 	}
 	return "the broker"
 }

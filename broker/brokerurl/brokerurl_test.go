@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spoolq/spool/broker"
@@ -53,7 +54,8 @@ func TestAURLThatNamesNoBrokerIsRefusedWithoutItsSecret(t *testing.T) {
 		{"amqp://u:hu5h@host", broker.ErrInvalid, "redis://"},
 		{"hu5h://host", broker.ErrInvalid, "redis://"},
 		{"postgres://u:hu5h@host/db", broker.ErrUnsupported, "postgres:// yet"},
-		{"https://hu5h@host", broker.ErrUnsupported, "https:// yet"},
+		{"https://:hu5h@127.0.0.1:1", syscall.ECONNREFUSED, "127.0.0.1:1"},
+		{"http://:hu5h@", broker.ErrInvalid, "http://127.0.0.1:8080"},
 		{"memory://hu5h", broker.ErrInvalid, "memory://"},
 		{"file://hu5h%zz", broker.ErrInvalid, "%25"},
 		{"file://", broker.ErrInvalid, "path"},
@@ -69,11 +71,13 @@ func TestAURLThatNamesNoBrokerIsRefusedWithoutItsSecret(t *testing.T) {
 		}
 	}
 	for url, want := range map[string]string{
-		"./jobs":                     "./jobs",
-		"file:///var/jobs":           "/var/jobs",
-		"redis://u:hu5h@host:1/2":    "the server at host:1",
-		"redis+cluster://:hu5h@a,b":  "the cluster at a:6379,b:6379",
-		"unix://hu5h:hu5h@/run/sock": "the server at /run/sock",
+		"./jobs":                               "./jobs",
+		"file:///var/jobs":                     "/var/jobs",
+		"redis://u:hu5h@host:1/2":              "the server at host:1, database 2",
+		"redis://u:hu5h@host:1?namespace=shop": "the server at host:1, namespace shop",
+		"redis+cluster://:hu5h@a,b":            "the cluster at a:6379,b:6379",
+		"unix://hu5h:hu5h@/run/sock":           "the server at /run/sock",
+		"https://:hu5h@host/x":                 "https://host/x",
 	} {
 		if got := Redacted(url); got != want {
 			t.Errorf("%s: %q, want %q", url, got, want)

@@ -20,12 +20,13 @@ const recordBytes = 160
 // Enqueue is Broker.Enqueue.
 func (b *handle) Enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob) (answers []broker.Enqueued, err error) {
 	id := b.callID(c)
-	size := b.answerBytes(len(jobs))
+	size, adds := b.answerBytes(len(jobs)), b.callAdds(len(jobs))
 	for i := range jobs {
 		size += jobs[i].Size() + recordBytes
+		adds += jobstate.Adds(&jobs[i])
 	}
 	newOp := func() *op {
-		o := &op{size: size, class: journal.Enqueue}
+		o := &op{size: size, adds: adds, class: journal.Enqueue}
 		o.decide = func(now jobstate.Now) { answers, o.err = b.s.EnqueueOnce(&b.w, now, id, queue, jobs) }
 		return o
 	}
@@ -136,7 +137,12 @@ func (b *handle) Apply(ctx context.Context, c broker.Call, cmd broker.Command) (
 	}
 	o := &op{size: (recordBytes+len(cmd.Reason))*(1+len(ids)) + b.answerBytes(1), class: journal.Settle}
 	o.decide = func(now jobstate.Now) { step, o.err = b.s.CommandOnce(&b.w, now, id, &cmd, ids, next) }
-	if err := b.do(ctx, o); err != nil {
+	err = b.do(ctx, o)
+	if cmd.Kind == broker.DeleteJobs && b.log.Full() {
+		b.room.wanted.Store(true) // what they took on the disk is given back by a compaction
+		b.keeper.poke(false)
+	}
+	if err != nil {
 		return broker.Step{}, err
 	}
 	return step, nil

@@ -81,6 +81,7 @@ func (b *handle) claimOnce(ctx context.Context, id broker.ID, r *broker.ClaimReq
 	if r.Remote {
 		member = ""
 	}
+	got.Asked = time.Now()
 	var tickets []jobstate.Ticket
 	o := &op{size: 64 + 32*r.Max + b.answerBytes(r.Max), class: journal.Settle, claims: true, free: true}
 	o.decide = func(now jobstate.Now) {

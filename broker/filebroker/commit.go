@@ -272,6 +272,7 @@ func (b *handle) decide(ops []*op, now jobstate.Now) (fresh bool) {
 	}
 	b.s.Upkeep(&b.w, now, maxUpkeep, b.alive)
 	for _, o := range ops {
+		o.decided = true
 		o.decide(now)
 	}
 	return fresh || leases && b.sys.Monotonic() < youngBoot
@@ -319,7 +320,10 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 			class = journal.Enqueue
 		}
 	}
-	err := b.log.Reserve(size, class)
+	err := b.log.Reserve(size, class, adds(ops))
+	if class == journal.Settle && errors.Is(err, journal.ErrDiskFull) && slices.ContainsFunc(ops, func(o *op) bool { return o.scrapes }) {
+		return ops, nil // the frame may be smaller than was said
+	}
 	if !errors.Is(err, journal.ErrDiskFull) || class != journal.Enqueue {
 		return ops, err
 	}
@@ -333,12 +337,24 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 		size += o.size
 		rest = append(rest, o)
 	}
-	return rest, b.log.Reserve(size, journal.Settle)
+	if len(rest) == 0 {
+		return nil, err // nothing is left to do that would be worth room
+	}
+	return rest, b.log.Reserve(size, journal.Settle, 0)
+}
+
+// adds is by how much ops make a checkpoint larger at most.
+func adds(ops []*op) (n int64) {
+	for _, o := range ops {
+		n += o.adds
+	}
+	return n
 }
 
 // append writes the frame. When that fails the state is ahead of the log, and
 // is built anew from it.
 func (b *handle) append() error {
+	b.log.SetState(b.s.Room())
 	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.EpochNumber(), Stateful: b.s.Binds()})
 	if err != nil {
 		b.ring.take()

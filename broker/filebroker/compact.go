@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
 )
@@ -42,8 +40,12 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 	if c.BytesBefore, c.UsedBefore, err = b.size(); err != nil {
 		return c, public(err)
 	}
+	if b.log.Full() {
+		err = b.discard() // one that was interrupted may have left the room it took
+	}
 	for more := true; more && err == nil; {
 		more, err = b.compactOnce(ctx, &c)
+		b.claimRoom()
 	}
 	if err == nil {
 		c.BytesAfter, c.UsedAfter, err = b.size()
@@ -75,9 +77,14 @@ func (b *handle) compactOnce(ctx context.Context, c *Compacted) (more bool, err 
 		return false, err
 	}
 	c.Checkpoint, c.Jobs = sealed, s.Len()
+	giveBack, err := b.lendReserve(ctx, s)
+	defer func() { giveBack() }()
+	if err != nil {
+		return false, err
+	}
 	moved, more, err := b.evacuate(ctx, s, sealed)
 	if err == nil {
-		err = b.flip(s, sealed)
+		err = b.flip(ctx, s, sealed)
 	}
 	if errors.Is(err, journal.ErrDiskFull) {
 		// What holds nothing any more goes, and makes room to move the rest later.
@@ -106,7 +113,7 @@ func (b *handle) flipUnmoved(ctx context.Context, sealed uint64) (*jobstate.Stat
 	}
 	s, err := b.stateAt(ctx, sealed)
 	if err == nil {
-		err = b.flip(s, sealed)
+		err = b.flip(ctx, s, sealed)
 	}
 	if errors.Is(err, journal.ErrDiskFull) {
 		err = errors.Join(err, b.discard())
@@ -145,28 +152,21 @@ func (b *handle) catchUpWithCurrent() error {
 	return nil
 }
 
-// sealTries is how often a compaction waits, 5 ms each, for the one who is just
-// preparing the next segment.
-const sealTries = 2000
-
 // seal ends the active segment, so that a checkpoint can stand at its end.
-func (b *handle) seal(ctx context.Context) (uint64, error) {
+func (b *handle) seal(ctx context.Context) (n uint64, err error) {
 	if err := b.log.Sync(); err != nil {
 		return 0, err
 	}
-	for try := 0; ; try++ {
-		n, err := b.sealNow(ctx)
-		if !errors.Is(err, journal.ErrBusy) || try == sealTries {
-			return n, err
-		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-b.closed:
-			return 0, broker.ErrClosed
-		case <-time.After(5 * time.Millisecond):
+	if b.log.Ahead() == 0 { // so that it is not made under LOCK
+		if err := unlessFull(b.prepareNow(ctx)); err != nil {
+			return 0, err
 		}
 	}
+	err = b.unlessBusy(ctx, func() error {
+		n, err = b.sealNow(ctx)
+		return err
+	})
+	return n, err
 }
 
 func (b *handle) sealNow(ctx context.Context) (uint64, error) {
@@ -228,8 +228,9 @@ func (b *handle) stateAt(ctx context.Context, sealed uint64) (*jobstate.State, e
 
 // flip writes the checkpoint of a sealed segment, and makes it the one that
 // CURRENT names.
-func (b *handle) flip(s *jobstate.State, sealed uint64) error {
-	if err := b.log.WriteCheckpoint(sealed, s.Encode); err != nil {
+func (b *handle) flip(ctx context.Context, s *jobstate.State, sealed uint64) error {
+	err := b.unlessBusy(ctx, func() error { return b.log.WriteCheckpoint(sealed, s.Encode) })
+	if err != nil {
 		return err
 	}
 	next := b.log.Current()

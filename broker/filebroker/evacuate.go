@@ -54,17 +54,17 @@ func (b *handle) evacuate(ctx context.Context, s *jobstate.State, sealed uint64)
 		return e, false, err
 	}
 	bound := min(max(evacuateMax, live/8), evacuateTop)
-	from, moving := map[uint32]bool{}, int64(0)
+	from, moving := map[uint32]int{}, int64(0)
 	for _, f := range files {
 		if moving > 0 && moving+f.live > bound {
 			more = true
 			continue
 		}
-		from[f.file] = true
+		from[f.file] = len(from)
 		moving += f.live
 	}
-	e, err = b.move(ctx, s, sealed, from)
-	return e, more, err
+	e, whole, err := b.move(ctx, s, sealed, from)
+	return e, more && whole, err
 }
 
 // sparseFiles are the files worth evacuating, the most wasteful first, with the
@@ -101,44 +101,54 @@ func (b *handle) sparseFiles(uses map[uint32]*jobstate.Use) (files []sparse, liv
 	return files, live, nil
 }
 
-// move copies what the state needs of some files, in the order in which it lies
-// there.
-func (b *handle) move(ctx context.Context, s *jobstate.State, sealed uint64, from map[uint32]bool) (e evacuated, err error) {
+// move copies what the state needs of some files, one after the other as from
+// says, and in the order in which it lies there. Not whole when there was no room
+// for all: what fits is moved.
+func (b *handle) move(ctx context.Context, s *jobstate.State, sealed uint64, from map[uint32]int) (e evacuated, whole bool, err error) {
 	var list []jobstate.Loc
 	s.EachLoc(func(_ broker.Ref, _ string, l jobstate.Loc) {
-		if from[l.File] {
+		if _, ok := from[l.File]; ok {
 			list = append(list, l)
 		}
 	})
 	slices.SortFunc(list, func(a, b jobstate.Loc) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Off, b.Off), cmp.Compare(a.Len, b.Len))
+		return cmp.Or(cmp.Compare(from[a.File], from[b.File]), cmp.Compare(a.Off, b.Off), cmp.Compare(a.Len, b.Len))
 	})
 	list = slices.Compact(list)
 	w, err := b.log.NewPayloadFile(sealed)
 	if err != nil {
-		return e, err
+		return e, false, err
 	}
-	if e.bytes, err = b.copyOut(ctx, w, list); err != nil {
-		return evacuated{}, errors.Join(err, w.Discard())
+	bytes, err := b.copyOut(ctx, w, list)
+	if whole = err == nil; !whole && w.Back() {
+		err = nil
 	}
-	if e.bytes == 0 {
-		return e, w.Discard()
+	if err != nil || bytes == 0 {
+		return e, false, errors.Join(err, w.Discard())
 	}
 	if err := w.Finish(); err != nil {
-		return evacuated{}, err
+		return e, false, err
 	}
-	e.parts = w.Moved()
+	e = evacuated{bytes, w.Moved()}
 	s.Relocate(places{}.with(e.parts).at)
-	return e, nil
+	return e, whole, nil
 }
 
-// copyOut copies the bytes at the places of a sorted list. What is damaged stays
-// where it is, and with it its file: damage is not tidied away.
+// copyOut copies the bytes at the places of a sorted list; after an error moved
+// are those of the files that were kept. What is damaged stays where it is, and
+// with it its file: damage is not tidied away.
 func (b *handle) copyOut(ctx context.Context, w *journal.PayloadWriter, list []jobstate.Loc) (moved int64, err error) {
 	var buf []byte
-	for len(list) > 0 {
+	kept := int64(0)
+	for file := uint32(0); len(list) > 0; {
 		if err := ctx.Err(); err != nil {
-			return moved, err
+			return kept, err
+		}
+		if list[0].File != file {
+			if err := w.Keep(); err != nil {
+				return kept, err
+			}
+			file, kept = list[0].File, moved
 		}
 		n, first := 1, list[0]
 		for n < len(list) && list[n].File == first.File && list[n].Off+list[n].Len-first.Off <= maxSpan {
@@ -154,7 +164,7 @@ func (b *handle) copyOut(ctx context.Context, w *journal.PayloadWriter, list []j
 			continue
 		}
 		if err != nil {
-			return moved, fmt.Errorf("move payloads: %w", err)
+			return kept, fmt.Errorf("move payloads: %w", err)
 		}
 		for _, l := range list[:n] {
 			p := buf[l.Off-first.Off:][:l.Len]
@@ -162,11 +172,14 @@ func (b *handle) copyOut(ctx context.Context, w *journal.PayloadWriter, list []j
 				continue
 			}
 			if err := w.Move(journal.FileID(l.File), l.Off, p); err != nil {
-				return moved, err
+				return kept, err
 			}
 			moved += int64(l.Len)
 		}
 		list = list[n:]
+	}
+	if err := w.Keep(); err != nil {
+		return kept, err
 	}
 	return moved, nil
 }

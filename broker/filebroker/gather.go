@@ -17,10 +17,13 @@ type op struct {
 	// stateless does the same without the state, where nothing binds; nil when
 	// the call needs the state.
 	stateless func(now jobstate.Now)
-	size      int // about how many bytes it will write
+	size      int   // about how many bytes it will write
+	adds      int64 // by how much a checkpoint becomes larger at most
 	class     journal.Class
 	claims    bool   // hands out leases: needs an epoch
 	free      bool   // its answer does not wait for a sync
+	decided   bool   // its decide was called
+	scrapes   bool   // takes whatever room is left on a full disk
 	after     func() // called under LOCK when the frame has been appended; may be nil
 	state     atomic.Uint32
 	err       error
@@ -172,15 +175,22 @@ func (g *gather) close() {
 }
 
 // do puts o into the next commit, once the state is there if it needs that, and
-// waits for its outcome. A caller whose context ends before o was decided
-// leaves, and nothing changes.
+// waits for its outcome; on a full disk, unless it is an enqueue, also for room. A
+// caller whose context ends before o was decided leaves, and nothing changes.
 func (b *handle) do(ctx context.Context, o *op) error {
 	if o.stateless == nil {
 		if err := b.want(ctx); err != nil {
 			return err
 		}
 	}
-	return b.submit(ctx, o)
+	err := b.submit(ctx, o)
+	switch {
+	case !noRoom(o, err):
+		return err
+	case o.class == journal.Enqueue:
+		return b.enqueueAgain(ctx, o, err)
+	}
+	return b.waitForRoom(ctx, o, err)
 }
 
 // submit is do for one who knows that the state is there, or not needed.

@@ -40,6 +40,7 @@ type handle struct {
 	queue  gather
 	member member
 	bells  bells
+	room   room
 	keeper keeper
 	alarm  alarm
 	ahead  ahead

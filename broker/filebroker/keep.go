@@ -2,12 +2,9 @@ package filebroker
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
-
-	"github.com/spoolq/spool/internal/journal"
 )
 
 // fullRetry is how often room is looked for on a full disk.
@@ -20,9 +17,7 @@ func (b *handle) prepare() {
 		if b.log.Poisoned() != nil {
 			return
 		}
-		if err := b.log.Prepare(); err != nil && !errors.Is(err, journal.ErrDiskFull) {
-			b.report("prepare the next segment", err)
-		}
+		b.report("prepare the next segment", unlessFull(b.log.Prepare()))
 		var again <-chan time.Time
 		if b.log.Full() {
 			again = time.After(fullRetry)
@@ -42,8 +37,8 @@ func (b *handle) prepare() {
 }
 
 // letGoEvery is how often a handle looks whether it has files open that a
-// compaction dropped.
-const letGoEvery = 5 * time.Second
+// compaction dropped, and whether one may make room on a full disk.
+const letGoEvery = time.Second
 
 // letGo closes such files, which take their room on the disk until then: nothing
 // else wakes a handle that only enqueues and has nothing to do. They are dropped
@@ -59,6 +54,9 @@ func (b *handle) letGo() {
 			return
 		}
 		b.report("look whether files were dropped", b.keepUp())
+		if b.log.Full() {
+			b.keeper.poke(false)
+		}
 		now := b.log.Current().Generation
 		if now != done {
 			b.log.LetGo()
@@ -127,7 +125,24 @@ func (b *handle) probe() {
 type keeper struct {
 	segment atomic.Uint64
 	wake    chan bool // whether this handle itself made the log grow
+	vain    vain
 }
+
+// vain is when a compaction of a full disk failed or was of little use, and how many
+// jobs there were. It belongs to compactor.
+type vain struct {
+	at     time.Duration // monotonic; 0: none was
+	jobs   int
+	failed bool
+}
+
+const (
+	// vainFor is how long none is tried again after one that was of little use,
+	// unless a quarter of the jobs go meanwhile, or the log grows by an eighth.
+	vainFor = time.Minute
+	// failedFor is the same after one that failed.
+	failedFor = 3 * time.Second
+)
 
 // grew wakes the compactor when the log has gone on in another segment.
 func (b *handle) grew() {
@@ -161,17 +176,36 @@ func (b *handle) compactor() {
 				patience = 1.5
 			}
 			due, err := b.due(patience)
+			whole := !b.log.SealedSince()
 			if due && err == nil {
 				var c Compacted
 				c, err = b.Compact(b.life)
+				b.noteUse(&c, whole, err)
 				b.slg.Debug("compacted the store", "checkpoint", c.Checkpoint, "used before", c.UsedBefore, "used after", c.UsedAfter)
 			}
 			if b.life.Err() == nil {
-				b.report("compact the store", err)
+				b.report("compact the store", unlessFull(err))
 			}
 		case <-b.closed:
 			return
 		}
+	}
+}
+
+// noteUse keeps in mind whether a compaction was of use on a full disk. One that
+// took only what was sealed before, not the whole log, is followed by another.
+func (b *handle) noteUse(c *Compacted, whole bool, err error) {
+	b.keeper.vain = vain{}
+	switch {
+	case !b.log.Full():
+	case err != nil || whole && c.UsedAfter > c.UsedBefore-c.UsedBefore/8:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.s != nil {
+			b.keeper.vain = vain{max(b.sys.Monotonic(), 1), b.s.Len(), err != nil}
+		}
+	case !whole && c.Checkpoint > 0:
+		b.keeper.poke(false)
 	}
 }
 
@@ -190,27 +224,43 @@ const (
 
 // due reports whether a compaction is worth its while: what is dead outweighs
 // what is live, and the log has grown by an eighth since the last one, which
-// could do no better then. On a full disk, where it takes a segment of the
-// reserve, it has to free an eighth at least.
+// could do no better then.
 func (b *handle) due(patience float64) (bool, error) {
 	_, used, err := b.size()
-	if err != nil || b.log.LogBytes() < used/8 {
+	if err != nil {
 		return false, err
 	}
 	full := b.log.Full()
-	if !full && float64(used) < patience*compactFrom {
+	if !full && (float64(used) < patience*compactFrom || b.log.LogBytes() < used/8) {
 		return false, nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.s == nil {
+	switch {
+	case b.s == nil:
 		return false, nil
-	}
-	if full {
-		uses := b.s.Uses()
-		return b.log.Unused(func(f journal.FileID) bool { return uses[uint32(f)] != nil }) >= used/8, nil
+	case full:
+		return b.dueOnFull(used), nil
 	}
 	return float64(used) > 2*patience*float64(b.live()), nil
+}
+
+// dueOnFull is due on a full disk: when settlements went on in another segment, or
+// find no place at all, and while an eighth is dead. mu is held.
+func (b *handle) dueOnFull(used int64) bool {
+	v := b.keeper.vain
+	since := b.sys.Monotonic() - v.at
+	wanted := b.room.wanted.Swap(false)
+	switch {
+	case v.at == 0:
+	case v.failed && since < failedFor:
+		return false
+	case wanted && since < fullRetry:
+		return false
+	case !wanted && !v.failed && since < vainFor && 4*b.s.Len() >= 3*v.jobs && b.log.LogBytes() < used/8:
+		return false
+	}
+	return wanted || b.log.SealedSince() && b.log.Ahead() < 2 || used-b.live() >= used/8
 }
 
 // live is about how much a store needs for the jobs that there are; mu is held.

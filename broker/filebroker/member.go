@@ -109,7 +109,11 @@ func (b *handle) recover() error {
 	b.lossy = b.log.Poisoned() != nil
 	b.log.ClearClock() // the frame that it rests on may be lost
 	b.lazy.spare = true
-	return b.load(func() error { return b.log.Recover(b.apply) })
+	if err := b.load(func() error { return b.log.Recover(b.apply) }); err != nil {
+		return err
+	}
+	b.log.SetState(b.s.Room())
+	return nil
 }
 
 // load builds the state from the checkpoint and what read hands out after it.
@@ -207,7 +211,7 @@ func (b *handle) alive(name string) bool {
 func (b *handle) settleDead(names []string) error {
 	var gone []string
 	return b.submit(noContext, &op{
-		class: journal.Settle, free: true,
+		class: journal.Settle, free: true, scrapes: true,
 		decide: func(now jobstate.Now) {
 			gone = gone[:0]
 			for _, name := range names {
@@ -297,7 +301,7 @@ func (b *handle) resign() error {
 
 // retire records the end of this handle, if anyone knew of it.
 func (b *handle) retire() error {
-	o := &op{class: journal.Settle, decide: func(jobstate.Now) { b.s.Gone(&b.w, b.member.name) }}
+	o := &op{class: journal.Settle, scrapes: true, decide: func(jobstate.Now) { b.s.Gone(&b.w, b.member.name) }}
 	if err := b.catchUp(); err != nil || !b.s.Knows(b.member.name) {
 		return nil // others will find out by the lock
 	}

@@ -1,6 +1,9 @@
 package filebroker
 
-import "github.com/spoolq/spool/broker"
+import (
+	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
+)
 
 // callID is the id by which a call is remembered; zero for one that is not.
 func (b *handle) callID(c broker.Call) broker.ID {
@@ -16,4 +19,14 @@ func (b *handle) answerBytes(n int) int {
 		return 0
 	}
 	return 64 + 28*n
+}
+
+// callAdds is by how much a remembered enqueue of n jobs makes a checkpoint larger
+// at most. What other calls add is gone after two minutes, and is small beside the
+// spare of a full disk.
+func (b *handle) callAdds(n int) int64 {
+	if !b.cfg.RememberCalls {
+		return 0
+	}
+	return jobstate.CallAdds(n)
 }

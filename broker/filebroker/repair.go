@@ -200,7 +200,7 @@ func (b *handle) adopt(ctx context.Context, s *jobstate.State, read func(jobstat
 	if err := w.Finish(); err != nil {
 		return public(err)
 	}
-	if err := b.flip(s, sealed); err != nil {
+	if err := b.flip(noContext, s, sealed); err != nil {
 		return public(err)
 	}
 	// What this handle told of the clock and of capacities is not of that state.

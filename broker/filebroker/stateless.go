@@ -34,7 +34,7 @@ func (b *handle) commitStateless(ops []*op) (wait waits, err error) {
 		return nobody, nil
 	}
 	epoch, _ := b.log.Last()
-	if _, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: epoch}); err != nil {
+	if _, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: epoch, Adds: adds(ops)}); err != nil {
 		b.ring.take()
 		return nobody, err
 	}
@@ -78,7 +78,7 @@ func (b *handle) endOfLog() (now jobstate.Now, ok bool, err error) {
 		return now, false, err
 	}
 	offset, ok := b.log.Clock()
-	if _, stateful := b.log.Last(); stateful || !ok {
+	if _, stateful := b.log.Last(); stateful || !ok || !b.log.StateKnown() {
 		return now, false, nil
 	}
 	return jobstate.Now{Wall: b.sys.Wall().UnixNano(), Steady: int64(b.sys.Monotonic()) + offset}, true, nil

@@ -39,6 +39,14 @@ func serve(t testing.TB, b broker.Broker, wrap ...func(testing.TB, http.Handler)
 	return h.URL
 }
 
+// slow leaves a test of half a minute to the full run.
+func slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("the full run makes it")
+	}
+}
+
 func open(t testing.TB, url string) broker.Broker {
 	t.Helper()
 	b, err := httpbroker.Open(t.Context(), url, httpbroker.Config{Logger: quiet})
@@ -70,6 +78,7 @@ func TestKeepsTheContractOverFiles(t *testing.T) { brokertest.Run(t, overFiles) 
 
 // Each answer is also compared with the description of the API.
 func TestKeepsTheContractOverMemory(t *testing.T) {
+	slow(t)
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
 		url := serve(t, membroker.New(membroker.Config{RememberCalls: true}), servertest.Checked)
 		return brokertest.Harness{Open: func() broker.Broker { return open(t, url) }, Reopen: true}
@@ -82,6 +91,7 @@ var lossyTopics = []string{"enqueue", "claim", "lease", "settle", "attempts", "f
 // A call whose request or answer is lost is made again, and doubles nothing. What
 // a heartbeat says twice is kept twice: its lines are left out here.
 func TestKeepsTheContractWhenAnswersAreLost(t *testing.T) {
+	slow(t)
 	for _, c := range brokertest.Cases() {
 		if strings.Contains(c.Name, "lines") || !slices.Contains(lossyTopics, c.Topic) {
 			continue

@@ -89,15 +89,22 @@ func Open(ctx context.Context, address string, cfg Config) (broker.Broker, error
 	return c, nil
 }
 
+// IsURL says whether a URL is of a server's scheme.
+func IsURL(address string) bool {
+	return strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://")
+}
+
+// Redacted is a URL without its credential, for people to see.
+func Redacted(address string) string { return redact(address) }
+
 // redact takes a password out of what may be a URL.
 func redact(address string) string {
-	if before, after, ok := strings.Cut(address, "@"); ok {
-		if scheme, _, ok := strings.Cut(before, "://"); ok {
-			return scheme + "://…@" + after
-		}
-		return "…@" + after
+	at := strings.LastIndexByte(address, '@')
+	if at < 0 {
+		return address
 	}
-	return address
+	scheme, _, _ := strings.Cut(address[:at], "://")
+	return scheme + "://" + address[at+1:]
 }
 
 func transport(cfg *Config) *http.Transport {

@@ -202,6 +202,7 @@ func (b *Broker) claim(ctx context.Context, id broker.ID, r *broker.ClaimRequest
 		return got, nil, err
 	}
 	defer b.mu.Unlock()
+	got.Asked = time.Now()
 	var tickets []jobstate.Ticket
 	again := false
 	b.commit(func(now jobstate.Now) {

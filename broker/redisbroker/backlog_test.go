@@ -135,6 +135,7 @@ type cost struct {
 	scripts  int
 	commands float64 // for each script
 	longest  time.Duration
+	long     int // scripts that took longer than longestFull
 }
 
 // all measures each operation in a queue.
@@ -232,6 +233,9 @@ func (l *backlog) measure(name string, do func() error) cost {
 	for _, e := range entries {
 		took, _ := e.([]any)[2].(int64)
 		c.longest = max(c.longest, time.Duration(took)*time.Microsecond)
+		if time.Duration(took)*time.Microsecond > longestFull {
+			c.long++
+		}
 	}
 	return c
 }

@@ -89,6 +89,7 @@ const (
 	statusFull
 	statusConflict
 	statusNewer
+	statusAway
 )
 
 // call runs one call and reads the status of its answer.
@@ -110,6 +111,8 @@ func (b *Broker) call(ctx context.Context, s *script, queue string, p packer) (*
 		return nil, fmt.Errorf("%w: %s", broker.ErrInvalid, u.text())
 	case statusFull:
 		return nil, u.full(queue)
+	case statusAway:
+		return nil, u.away(queue)
 	case statusConflict:
 		return nil, broker.ErrConflict
 	case statusNewer:
@@ -150,8 +153,13 @@ func (b *Broker) Enqueue(ctx context.Context, c broker.Call, queue string, jobs 
 		return nil, err
 	}
 	answers := make([]broker.Enqueued, len(jobs))
+	all := len(u.b) == 0 // were added under their ids
 	for i := range answers {
-		answers[i] = u.enqueued()
+		if all {
+			answers[i].ID = jobs[i].ID
+		} else {
+			answers[i] = u.enqueued()
+		}
 	}
 	return answers, u.err
 }

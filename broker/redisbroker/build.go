@@ -23,7 +23,7 @@ import (
 // each defines.
 var lazy = map[string]string{
 	"lane": "Lane", "life": "Life", "add": "Add", "turn": "Turn", "stand": "Stand", "gate": "Gate", "key": "Key", "room": "Room", "walk": "Walk", "pick": "Pick",
-	"alive": "Worker", "repair": "Repair",
+	"alive": "Worker", "repair": "Repair", "plain": "Plain", "moved": "Move", "govern": "Govern",
 }
 
 const lazily = `local function lazily(define, get)
@@ -128,16 +128,17 @@ func join(parts []string, source func(part string) string) string {
 	}
 	name := parts[len(parts)-1]
 	last := b.part(source(name), none)
-	return "local " + strings.Join(b.names, ", ") + "\nlocal function define()\n" + define.String() + "end\n" +
-		b.fast(name, source) + "define()\nlocal function main()\n" + last + "end\nreturn main()\n"
+	return b.fast(name, source) + "local " + strings.Join(b.names, ", ") + "\nlocal function define()\n" + define.String() + "end\n" +
+		"define()\nlocal function main()\n" + last + "end\nreturn main()\n"
 }
 
-// fast is what a script tries before it defines its parts, "" for most.
+// fast is what a script tries before it defines its parts, "" for most. It sets
+// early, the answers: the script ends with them when no more is to be done.
 func (b *builder) fast(name string, source func(part string) string) string {
 	if name != "enqueue" {
 		return ""
 	}
 	text := b.part(source("fast"), none)
 	head, rest, _ := strings.Cut(text, "\n") // short names, which the clock needs, too
-	return "do\n" + head + "\n" + b.part(source("time"), none) + rest + "local answers = fast()\nif answers then return answers end\nend\n"
+	return "local early\ndo\n" + head + "\n" + b.part(source("time"), none) + rest + "local more\nearly, more = fast()\nif early and not more then return early end\nend\n"
 }

@@ -73,7 +73,9 @@ func (l *claimLook) wait(ctx context.Context, deadline time.Time) (broker.Claime
 			return broker.Claimed{}, err
 		}
 		l.waiter.hush()
-		got, err := l.from(ctx, queues)
+		got := broker.Claimed{Asked: time.Now()}
+		err = l.from(ctx, queues, &got)
+		l.looks++
 		left := time.Until(deadline)
 		if err != nil || len(got.Leases) > 0 || left <= 0 {
 			if err == nil && (len(got.Leases) == 0 || len(queues) > 1) {
@@ -108,32 +110,36 @@ func (l *claimLook) queues(ctx context.Context) (queues []string, old bool, err 
 	return queues, false, err
 }
 
-// once looks once, without waiting.
+// once looks once, without waiting: where it may not know all queues, in those
+// that it did not know, too, unless it has what it wants.
 func (l *claimLook) once(ctx context.Context) (broker.Claimed, error) {
+	got := broker.Claimed{Asked: time.Now()}
 	if err := l.b.alive(ctx); err != nil {
-		return broker.Claimed{}, err
+		return got, err
 	}
 	queues, old, err := l.queues(ctx)
 	if err != nil {
-		return broker.Claimed{}, err
-	}
-	got, err := l.from(ctx, queues)
-	if !old || err != nil || len(got.Leases) > 0 || got.More {
 		return got, err
 	}
+	defer func() { l.looks++ }()
+	if err := l.from(ctx, queues, &got); err != nil || !old || got.More {
+		return got, err
+	}
+	if len(got.Leases) > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, l.hurry())
+		defer stop()
+	}
 	all, err := l.b.queues(ctx)
-	if err != nil {
-		return broker.Claimed{}, err
+	if err == nil {
+		all = slices.DeleteFunc(slices.Clone(all), func(q string) bool { return slices.Contains(queues, q) })
+		err = l.from(ctx, all, &got)
 	}
-	all = slices.DeleteFunc(slices.Clone(all), func(q string) bool { return slices.Contains(queues, q) })
-	if len(all) == 0 {
-		return got, nil
+	if err != nil && len(got.Leases) > 0 {
+		got.More = true
+		return got, nil // what was taken is answered
 	}
-	more, err := l.from(ctx, all)
-	if got.NextDue > 0 && (more.NextDue == 0 || got.NextDue < more.NextDue) {
-		more.NextDue = got.NextDue
-	}
-	return more, err
+	return got, err
 }
 
 // hurry is how long a claim that has leases waits for what another queue has.
@@ -145,8 +151,9 @@ func (l *claimLook) hurry() time.Duration {
 	return min(ttl/4, time.Second)
 }
 
-// from claims from queues in their order.
-func (l *claimLook) from(ctx context.Context, queues []string) (got broker.Claimed, err error) {
+// from claims from queues in their order, and adds what it takes to got.
+func (l *claimLook) from(ctx context.Context, queues []string, got *broker.Claimed) error {
+	before := len(got.Leases)
 	for _, q := range queues {
 		if broker.ValidName(q) != nil {
 			continue // there is no such queue
@@ -156,13 +163,14 @@ func (l *claimLook) from(ctx context.Context, queues []string) (got broker.Claim
 			got.More = true
 			break
 		}
-		one, err := l.queue(ctx, q, most, len(queues) > 1)
+		one, err := l.queue(ctx, q, most, l.r.Queues == nil || len(queues) > 1)
 		if errors.Is(err, errNoQueue) {
 			continue
 		} else if err != nil && len(got.Leases) > 0 {
+			got.More = true
 			break // what was taken is answered
 		} else if err != nil {
-			return got, err
+			return err
 		}
 		if len(got.Leases) == 0 && len(one.Leases) > 0 {
 			// They run out while the server of the next queue is away.
@@ -176,11 +184,10 @@ func (l *claimLook) from(ctx context.Context, queues []string) (got broker.Claim
 			got.NextDue = one.NextDue
 		}
 	}
-	l.looks++
 	if !l.r.Remote {
-		l.b.hold(got.Leases, l.r.TTL)
+		l.b.hold(got.Leases[before:], l.r.TTL)
 	}
-	return got, nil
+	return nil
 }
 
 // queue claims from one queue.

@@ -89,7 +89,7 @@ func TestAQueueOfANewerFormatIsLeftAlone(t *testing.T) {
 	b := open(t, s.URL(), "ns", nil)
 	defer b.Close()
 	put1(t, b, "q", broker.NewJob{Task: "t"})
-	s.Must("SETRANGE", "ns:{q}:c", 0, "\x02")
+	s.Must("SETRANGE", "ns:{q}:c", 0, "\xff")
 	before := s.Must("GET", "ns:{q}:c")
 	for name, call := range map[string]func() error{
 		"enqueue": func() error {

@@ -49,10 +49,10 @@ func TestAPlainJobCostsFewCommands(t *testing.T) {
 		most int // commands
 		do   func()
 	}{
-		{"an enqueue alone", 1, 12, func() { fill(t, b, "q", 1, 1, nil) }},
-		{"an enqueue of 100", 100, 120, func() { fill(t, b, "q", 100, 100, nil) }},
-		{"a claim of 100", 100, 160, func() { leases = take(t, b, "q", 100) }},
-		{"an ack of 100", 100, 120, func() {
+		{"500 enqueues of one job", 500, 3*500 + 200, func() { fill(t, b, "q", 500, 1, nil) }},
+		{"an enqueue of 100", 100, 25, func() { fill(t, b, "q", 100, 100, nil) }},
+		{"a claim of 100", 100, 80, func() { leases = take(t, b, "q", 100) }},
+		{"an ack of 100", 100, 20, func() {
 			list := make([]broker.Settlement, len(leases))
 			for i, l := range leases {
 				list[i] = broker.Settlement{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Ack}

@@ -14,7 +14,8 @@
 // records by the indexes, some at a time, and puts right what does not fit. No
 // script does more than a few milliseconds of work, whatever the backlog: calls
 // have at most 256 jobs, a claim takes at most 256, a step of a command changes at
-// most 128, and each looks at no more than some hundred records besides.
+// most 128, a move takes or puts at most 64, and each looks at no more than some
+// hundred records besides.
 //
 // # What differs from other brokers
 //
@@ -26,17 +27,18 @@
 // kept to the microsecond. A batch has at most 255 members, since it is enqueued in
 // one call.
 //
-// # The names of keys (format 1)
+// # The names of keys (format 2; 3 while the queue rests for a move)
 //
 // A queue's keys begin with NAMESPACE:{QUEUE}: so that they share a slot. The
 // registry has the name * in the place of a queue. Behind that stands
 //
 //	c              string  the configuration and the kept numbers (lua/queue.lua); its first byte is the format
+//	I              list    the inbox: times and calls of plain jobs that are not taken in yet (lua/plain.lua)
 //	0              -       never there: with c it makes a server refuse a script while the slot moves
 //	m              channel wake-ups; that of the registry: events for those who watch
 //	j ID           string  a job's record: header of 84 bytes, tenant, group, ext, body (lua/job.lua)
 //	x ID           hash    what changes and is rare: error e, result r, last worker w, progress p, log l, batch b and n
-//	i CALL         string  the answer of a call, for 5 minutes
+//	i 64MS         hash    call to its answer, for 5 to 6 minutes; the calls whose ids were made within 64 ms
 //	T, t           hash    task to its number; number to task
 //	n              hash    task to its numbers by state, and totals
 //	q              hash    tenant (but "") to what it has in the queue
@@ -56,6 +58,8 @@
 //	z TASK, z*, Z  zset    claims that wait, by task; all of them by when they are forgotten
 //	B, g           zset, hash  jobs whose end somebody awaits; registered workers
 //	O, P CALL      hash, string  outbox; follow-ups delivered here, until the outbox has forgotten them
+//	M, O!          hash, string  the record of a move; the batch that is on its way
+//	K!, B!         hash, zset  keys of jobs that have left; ends of batches' members that wait for the completion job
 //	E              hash    how far the proof of the indexes is
 //
 // and in the registry q (set: names of queues), g (hash: workers), w (string: until

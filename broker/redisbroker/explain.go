@@ -22,6 +22,7 @@ const (
 	sayBehind
 	sayNothing
 	sayNotFound
+	sayMoving
 )
 
 // Explain implements broker.Inspector.
@@ -39,12 +40,12 @@ func (b *Broker) Explain(ctx context.Context, r broker.Ref) (x broker.Explanatio
 	} else if err != nil {
 		return x, err
 	}
-	said, n, us, name := u.u8(), u.uint(8), u.uint(8), string(u.text())
+	saying, n, us, name := u.u8(), u.uint(8), u.uint(8), string(u.text())
 	for range u.count() {
 		x.Holders = append(x.Holders, broker.Ref{Queue: r.Queue, ID: u.id()})
 	}
 	at := instant(us)
-	switch said {
+	switch saying {
 	case sayNotFound:
 		return x, notFound
 	case sayFinal:
@@ -57,6 +58,8 @@ func (b *Broker) Explain(ctx context.Context, r broker.Ref) (x broker.Explanatio
 		x.Text = "it is scheduled for " + at.Format(time.RFC3339)
 	case sayStopped:
 		x.Reason, x.Text = broker.WhyPaused, "its queue is paused"
+	case sayMoving:
+		x.Reason, x.Text = broker.WhyMoving, "its queue "+said(broker.MoveState(n), name)
 	case sayNobody:
 		x.Reason, x.Text = broker.WhyNoWorker, fmt.Sprintf("no live worker listens to queue %s and handles task %s", r.Queue, name)
 	case sayLimit:

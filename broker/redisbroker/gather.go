@@ -32,7 +32,8 @@ const (
 type attempt func(ctx context.Context, s *script, queue string, calls [][]byte, again bool) ([][]byte, error)
 
 // gather makes runs of concurrent calls. Of one script and queue one run is in
-// flight at a time; what comes meanwhile travels with the next, all at once.
+// flight at a time, or as many as the script says; what comes meanwhile travels
+// with the next, all at once.
 // The first caller goes at once: there is no timer. As a rule it makes its run
 // itself, with the patience that it has for any outcome (grace), since handing
 // a call to another goroutine and back takes a third of a round trip.
@@ -44,8 +45,14 @@ type gather struct {
 
 	mu     sync.Mutex
 	lines  map[lineKey]*line
-	idle   []chan *line // leaders without a line: their stacks have grown already
+	idle   []chan lead // leaders without a line: their stacks have grown already
 	closed bool
+}
+
+// lead is what a leader leads: a flight of a line.
+type lead struct {
+	of *line
+	by *flight
 }
 
 const (
@@ -65,12 +72,12 @@ func (g *gather) run(ctx context.Context, s *script, queue string, calls [][]byt
 		return nil, err
 	}
 	r := &request{answers: make([][]byte, len(calls)), open: len(calls), decided: make(chan struct{})}
-	l, leads, err := g.add(r, lineKey{s, queue}, calls)
+	l, own, err := g.add(r, lineKey{s, queue}, calls)
 	if err != nil {
 		return nil, err
 	}
-	if leads {
-		l.leadOnce()
+	if own != nil {
+		l.leadOnce(own)
 		g.leads.Done()
 	}
 	select {
@@ -90,15 +97,18 @@ func (g *gather) run(ctx context.Context, s *script, queue string, calls [][]byt
 }
 
 // add puts a request's calls in line, and sees to it that somebody leads: the
-// caller, for one run, where the server is near.
-func (g *gather) add(r *request, key lineKey, calls [][]byte) (l *line, leads bool, err error) {
+// caller, for one run of the flight own, where the server is near.
+func (g *gather) add(r *request, key lineKey, calls [][]byte) (l *line, own *flight, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return nil, false, broker.ErrClosed
+		return nil, nil, broker.ErrClosed
 	}
 	if l = g.lines[key]; l == nil {
 		l = &line{g: g, key: key, left: make(chan struct{}, 1)}
+		for range max(key.script.flights, 1) {
+			l.flights = append(l.flights, &flight{})
+		}
 		g.lines[key] = l
 	}
 	all := make([]ask, len(calls))
@@ -109,29 +119,30 @@ func (g *gather) add(r *request, key lineKey, calls [][]byte) (l *line, leads bo
 		}
 		l.waiting = append(l.waiting, &all[i])
 	}
-	if l.leading {
-		return l, false, nil
+	f := l.idle()
+	if f == nil {
+		return l, nil, nil
 	}
-	l.leading = true
-	if leads = l.took > 0 && l.took < near; leads {
-		g.leads.Add(1)
-	} else {
-		g.lead(l)
+	f.led = true
+	if !l.near() {
+		g.lead(l, f)
+		return l, nil, nil
 	}
-	return l, leads, nil
+	g.leads.Add(1)
+	return l, f, nil
 }
 
 // lead gives a line to a leader that is idle, or to a new one; mu is held.
-func (g *gather) lead(l *line) {
+func (g *gather) lead(l *line, f *flight) {
 	if n := len(g.idle); n > 0 {
-		g.idle[n-1] <- l
+		g.idle[n-1] <- lead{l, f}
 		g.idle = g.idle[:n-1]
 		return
 	}
 	g.leads.Go(func() {
-		next := make(chan *line, 1)
-		for ; l != nil; l = <-next {
-			l.lead()
+		next := make(chan lead, 1)
+		for this := (lead{l, f}); this.of != nil; this = <-next {
+			this.of.lead(this.by)
 			if !g.rest(next) {
 				return
 			}
@@ -139,8 +150,8 @@ func (g *gather) lead(l *line) {
 	})
 }
 
-// rest keeps a leader for the next line; nil, sent or not, ends it.
-func (g *gather) rest(next chan *line) bool {
+// rest keeps a leader for the next line; a channel that is closed ends it.
+func (g *gather) rest(next chan lead) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed || len(g.idle) >= mostIdle {

@@ -131,6 +131,51 @@ func TestCallsTravelTogetherWhileARunIsOut(t *testing.T) {
 	})
 }
 
+var twice = &script{name: "twice", flights: 2}
+
+func TestASecondRunGoesOutWhereTheScriptAllowsTwo(t *testing.T) {
+	f := &fakeServer{take: time.Millisecond, takes: []time.Duration{time.Millisecond, time.Millisecond, 3 * time.Millisecond}}
+	bubble(t, f, func(t *testing.T, g *gather) {
+		<-asks(t.Context(), g, twice, "first") // before it nobody knows how fast the server is
+		var outs []<-chan outcome
+		for _, c := range []string{"a", "b", "c", "d", "e", "f"} {
+			outs = append(outs, asks(t.Context(), g, twice, c))
+		}
+		for _, out := range outs {
+			if o := <-out; o.err != nil {
+				t.Error(o.err)
+			}
+		}
+		// Of the four that waited each of the two takes its share.
+		wantRuns(t, f, "first", "a", "b", "c+d+e", "f")
+	})
+}
+
+func TestNoSecondRunGoesOutWhileTheServerIsAway(t *testing.T) {
+	f := &fakeServer{fail: func(run int) error {
+		if run < 4 {
+			return &failure{deferred, io.EOF}
+		}
+		return nil
+	}}
+	bubble(t, f, func(t *testing.T, g *gather) {
+		a := asks(t.Context(), g, twice, "a")
+		b, c := asks(t.Context(), g, twice, "b"), asks(t.Context(), g, twice, "c")
+		for _, out := range []<-chan outcome{a, b, c} {
+			if o := <-out; o.err != nil {
+				t.Error(o.err)
+			}
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for i, r := range f.runs[1:] {
+			if len(r) != 3 {
+				t.Errorf("run %d has %v: want one at a time, with all that wait", i+2, r)
+			}
+		}
+	})
+}
+
 func TestTheFirstCallerGoesAtOnce(t *testing.T) {
 	f := &fakeServer{}
 	bubble(t, f, func(t *testing.T, g *gather) {
@@ -391,7 +436,7 @@ func TestACallThatWaitsToBeRepeatedEndsWithItsContext(t *testing.T) {
 				g.mu.Lock()
 				defer g.mu.Unlock()
 				for _, l := range g.lines {
-					if l.leading {
+					if l.flights[0].led {
 						t.Error("somebody still leads for a caller who has left")
 					}
 				}

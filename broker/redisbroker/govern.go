@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/jobstate"
 )
 
-// pack packs the settings as lua/configure.lua reads them. old are those before.
-func (s *settings) pack(id broker.ID, old *settings, c *broker.Change, told []broker.SettingName) (packer, error) {
+// pack packs the settings as lua/govern.lua reads them. old are those before.
+func (s *settings) pack(p packer, old *settings, c *broker.Change, told []broker.SettingName) (packer, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
 	limits := s.limits()
-	p := newPacker(id).u48(old.seen).u48(old.seen + 1).text(text).text(limits).str(string(s.capacities()))
+	p = p.u48(old.seen).u48(old.seen + 1).text(text).text(limits).str(string(s.capacities()))
 	p = p.f64(s.ageing()).pairs(s.weights()).pairs(s.retentions()).flag(string(limits) != string(old.limits()))
 	var list packer
 	n := 0
@@ -35,7 +36,7 @@ func (s *settings) pack(id broker.ID, old *settings, c *broker.Change, told []br
 			continue
 		}
 		was := old.find(broker.SettingName{Kind: t.Kind, Name: t.Name})
-		if was == nil || !sameInstants(was.inForce().Schedule, t.Schedule) {
+		if was == nil || !jobstate.SameInstants(was.inForce().Schedule, t.Schedule) {
 			say(t.Name, 1)
 		}
 	}
@@ -54,10 +55,6 @@ func (s *settings) pack(id broker.ID, old *settings, c *broker.Change, told []br
 		p = p.str(string(name.Kind)).str(name.Name)
 	}
 	return p, nil
-}
-
-func sameInstants(a, b *broker.Schedule) bool {
-	return a.Spec == b.Spec && a.Zone == b.Zone && a.DST == b.DST
 }
 
 func (p packer) pairs(m map[string]string) packer {

@@ -171,7 +171,9 @@ func (b *Broker) Counts(ctx context.Context, queue string) (all []broker.Count, 
 }
 
 func (u *unpacker) counts(queue string) (rows []broker.Count) {
-	of := broker.Count{Queue: queue, Paused: u.u8() == 1, Depth: int64(u.uint(6)), HighWater: int64(u.uint(6)), Bytes: int64(u.uint(8))}
+	of := broker.Count{Queue: queue, Paused: u.u8() == 1}
+	of.Moving = said(broker.MoveState(u.u8()), string(u.text()))
+	of.Depth, of.HighWater, of.Bytes = int64(u.uint(6)), int64(u.uint(6)), int64(u.uint(8))
 	for range u.count() {
 		c := of
 		c.Task = u.str()
@@ -185,7 +187,7 @@ func (u *unpacker) counts(queue string) (rows []broker.Count) {
 			rows = append(rows, c)
 		}
 	}
-	if len(rows) == 0 && of.Paused {
+	if len(rows) == 0 && (of.Paused || of.Moving != "") {
 		return []broker.Count{of}
 	}
 	slices.SortFunc(rows, func(a, b broker.Count) int { return cmp.Compare(a.Task, b.Task) })

@@ -22,7 +22,7 @@ import (
 // that read it there instead of asking the server.
 type timed struct {
 	transport
-	clock *brokertest.ManualClock
+	clock brokertest.Clock
 }
 
 func (t timed) run(ctx context.Context, s *script, queue string, calls [][]byte) ([][]byte, error) {

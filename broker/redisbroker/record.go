@@ -21,7 +21,7 @@ var reasons = [...]string{
 	"", broker.ReasonAcked, broker.ReasonRetry, broker.ReasonSnoozed, broker.ReasonReleased, broker.ReasonExpired,
 	broker.ReasonAttempts, broker.ReasonCrashed, broker.ReasonBuried, broker.ReasonDamaged, broker.ReasonCancelled,
 	broker.ReasonDropped, broker.ReasonNotStarted, broker.ReasonRequeued, broker.ReasonReplaced,
-	broker.ReasonWorkerDied, broker.ReasonCancelAsked, broker.ReasonBatch, 31: "",
+	broker.ReasonWorkerDied, broker.ReasonCancelAsked, broker.ReasonBatch, broker.ReasonDuplicate, 31: "",
 }
 
 // job reads a job as Job.show packs it.

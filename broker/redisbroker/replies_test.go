@@ -13,6 +13,7 @@ import (
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/brokertest"
+	"github.com/spoolq/spool/internal/migrate"
 	"github.com/spoolq/spool/internal/redistest"
 )
 
@@ -39,7 +40,7 @@ func TestNoLostReplyOfAnyScriptDoublesAnything(t *testing.T) {
 			t.Parallel()
 			for _, v := range []redistest.Verdict{redistest.DropReply, redistest.DropRequest} {
 				last := calm.calls[name]
-				if slices.Contains([]string{"get", "list", "counts", "settings", "explain"}, name) {
+				if slices.Contains([]string{"get", "list", "counts", "settings", "explain", "moves"}, name) {
 					last = min(last, 3) // they only read
 				}
 				for nth := 1; nth <= last; nth++ {
@@ -87,7 +88,7 @@ func scriptNames(t *testing.T) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := strings.Fields(partsAdd + " " + partsClaim + " " + partsWalk + " room repair fast")
+	parts := strings.Fields(partsAdd + " " + partsClaim + " " + partsWalk + " room repair fast govern")
 	for _, f := range files {
 		if name := strings.TrimSuffix(f.Name(), ".lua"); !slices.Contains(parts, name) {
 			names = append(names, name)
@@ -187,7 +188,7 @@ func (x *tour) judge(name string) (v redistest.Verdict) {
 func (x *tour) make() string {
 	b := open(x.t, x.p.URL(), x.ns, x.clock)
 	x.b = b
-	for _, visit := range []func(){x.enqueueAll, x.workAll, x.tickAll, x.commandAll, x.waitAll, x.lookAll} {
+	for _, visit := range []func(){x.enqueueAll, x.workAll, x.tickAll, x.commandAll, x.moveAll, x.waitAll, x.lookAll} {
 		visit()
 		x.clock.Advance(time.Second)
 	}
@@ -364,6 +365,39 @@ func (x *tour) commandAll() {
 			x.must(err)
 			x.say("applied", step.Changed)
 			c.Cursor = step.Cursor
+		}
+	}
+}
+
+// moveAll moves a queue to another store, and back.
+func (x *tour) moveAll() {
+	home := x.b
+	away := open(x.t, x.p.URL(), x.ns+"away", x.clock)
+	defer func() { x.must(away.Close()) }()
+	member := made("batch")
+	member.BatchSize = 1
+	x.enqueue("q", member, broker.NewJob{Task: "t", Batch: member.ID})
+	x.enqueue("q", broker.NewJob{Task: "held", Key: "for", KeyHold: broker.HoldFor, KeyFor: time.Hour})
+	x.move(home.(migrate.Broker), away)
+	x.enqueue("q", broker.NewJob{Task: "held", Key: "for", KeyHold: broker.HoldFor, KeyFor: time.Hour})
+	x.b = away
+	x.lookAt("away")
+	x.move(home.(migrate.Broker), away) // what came later
+	x.move(away, home.(migrate.Broker))
+	x.b = home
+}
+
+func (x *tour) move(from, to migrate.Broker) {
+	x.clock.Advance(broker.MoveTTL) // who ran a move before is not waited for
+	m := migrate.Mover{From: migrate.Side{Broker: from, Name: "from"}, To: migrate.Side{Broker: to, Name: "to"}, Max: 16}
+	done, err := m.Queue(x.t.Context(), "q")
+	x.must(err)
+	x.say("moved", done)
+	for _, side := range []migrate.Broker{from, to} {
+		all, err := side.Moves(x.t.Context(), "q")
+		x.must(err)
+		for _, one := range all {
+			x.say("the move", fmt.Sprint(one.State, one.Batch, one.OnWay, one.Jobs))
 		}
 	}
 }

@@ -13,7 +13,7 @@ var lua embed.FS
 // The parts of which scripts are made, each a file of one noun. A script has
 // those that it needs, in this order.
 const (
-	partsAll   = "base time queue count job wake turn stand lane gate key life main alive"
+	partsAll   = "base time queue count job calls wake plain turn stand lane gate key life moved main alive"
 	partsAdd   = partsAll + " add"
 	partsClaim = partsAll + " pick"
 	partsWalk  = partsAll + " walk"
@@ -22,7 +22,8 @@ const (
 // scripts are the transitions, as a broker runs them.
 type scripts struct {
 	enqueue, claim, settle, extend, get, list, apply, counts, tick, settings, configure,
-	maintain, outbox, deliver, worker, registry, held, explain, idle, ended *script
+	maintain, outbox, deliver, worker, registry, held, explain, idle, ended,
+	moves, move, take, put, adopt *script
 }
 
 // usualScripts are those that a broker runs: they are made once.
@@ -57,7 +58,7 @@ func newScripts(clock string) *scripts {
 		counts:    make("counts", partsAll, passes, 16, nil),
 		tick:      make("tick", partsAdd, "", 4, nil),
 		settings:  make("settings", partsAll, passes, 4, nil),
-		configure: make("configure", partsAll, "", 1, nil),
+		configure: make("configure", partsAll+" govern", "", 1, nil),
 		maintain:  make("maintain", partsAll+" repair", passes, 1, nil),
 		outbox:    make("outbox", partsAll, passes, 16, nil),
 		deliver:   make("deliver", partsAdd, "", 64, nil),
@@ -67,10 +68,16 @@ func newScripts(clock string) *scripts {
 		explain:   make("explain", partsWalk+" pick", passes, 1, nil),
 		idle:      make("idle", partsAll, passes, 64, nil),
 		ended:     make("get", partsAll, passes, 256, weighAt(24)),
+		moves:     make("moves", partsAll, passes, 16, nil),
+		move:      make("move", partsAll, passes, 1, nil),
+		take:      make("take", partsAll, passes, 1, nil),
+		put:       make("put", partsAll, "", 1, nil),
+		adopt:     make("adopt", partsAll+" govern", passes, 1, nil),
 	}
+	all.enqueue.flights = 2
 	// What these answer is acknowledged; a claim may be forgotten, and a reader
 	// only looks.
-	for _, s := range []*script{all.enqueue, all.settle, all.apply, all.tick, all.configure, all.deliver, all.ended} {
+	for _, s := range []*script{all.enqueue, all.settle, all.apply, all.tick, all.configure, all.deliver, all.ended, all.move, all.take, all.put, all.adopt} {
 		s.durable = true
 	}
 	return all

@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
-	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spoolq/spool/broker"
-	"github.com/spoolq/spool/limit"
+	"github.com/spoolq/spool/internal/jobstate"
 )
 
 // settings are what a queue keeps of its settings, as one JSON text: they are
@@ -136,7 +135,7 @@ func compareNames(a, b broker.SettingName) int {
 // Configure implements broker.Broker.
 func (b *Broker) Configure(ctx context.Context, c broker.Call, queue string, change broker.Change) error {
 	asked := time.Now()
-	if err := checkChange(queue, &change); err != nil {
+	if err := jobstate.CheckChange(queue, &change); err != nil {
 		return err
 	}
 	if err := b.alive(ctx); err != nil {
@@ -178,28 +177,6 @@ func (s *settings) nothing(id broker.ID) packer {
 	return newPacker(id).u48(never).u48(never).text(nil).text(nil).str("").f64(0)
 }
 
-func checkChange(queue string, c *broker.Change) error {
-	if err := broker.ValidName(queue); err != nil {
-		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
-	}
-	if err := c.Validate(); err != nil {
-		return err
-	}
-	for i := range c.Set {
-		t := &c.Set[i]
-		if t.Kind == broker.LimitSetting && t.Limit.Running == 0 {
-			if err := rateOf(t.Limit).Validate(); err != nil {
-				return fmt.Errorf("%w: limit %q: %w", broker.ErrInvalid, t.Name, err)
-			}
-		}
-	}
-	return nil
-}
-
-func rateOf(l *broker.Limit) limit.Rate {
-	return limit.Rate{Count: int(l.Count), Per: l.Every, Burst: int(l.Burst)}
-}
-
 // change decides what becomes of the settings and packs it.
 func (s *settings) change(id broker.ID, queue string, c *broker.Change) (packer, error) {
 	for i := range c.Set {
@@ -218,7 +195,7 @@ func (s *settings) change(id broker.ID, queue string, c *broker.Change) (packer,
 	}
 	next := settings{Revision: s.Revision, Layers: slices.Clone(s.Layers), Starts: maps.Clone(s.Starts)}
 	told := next.edit(c)
-	if err := next.checkLimits(); err != nil {
+	if err := jobstate.CheckLimits(next.inForce()); err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Concat(c.Pause, c.Resume) {
@@ -229,7 +206,7 @@ func (s *settings) change(id broker.ID, queue string, c *broker.Change) (packer,
 	if c.Declare {
 		next.began(c.Owner, start{c.Start, began}, s.now)
 	}
-	return next.pack(id, s, c, told)
+	return next.pack(newPacker(id), s, c, told)
 }
 
 // began records the start of an owner. Those that left nothing and are long past
@@ -263,7 +240,7 @@ func (s *settings) edit(c *broker.Change) (told []broker.SettingName) {
 		if declared {
 			at = &l.Declared
 		}
-		if same(*at, t) {
+		if jobstate.SameSetting(*at, t) {
 			return
 		}
 		if t != nil {
@@ -275,18 +252,8 @@ func (s *settings) edit(c *broker.Change) (told []broker.SettingName) {
 		s.Layers = slices.DeleteFunc(s.Layers, func(l layers) bool { return l.inForce() == nil })
 	}
 	for i := range c.Set {
-		t := c.Set[i]
-		t.Owner, t.Revision, t.Declared = "", 0, nil
-		if c.Declare {
-			t.Owner = c.Owner
-		}
-		if t.Schedule != nil {
-			sched := *t.Schedule
-			sched.Paused, sched.Due = false, time.Time{}
-			sched.Job.ClearID()
-			t.Schedule = &sched
-		}
-		put(broker.SettingName{Kind: t.Kind, Name: t.Name}, c.Declare, &t)
+		t := jobstate.KeptSetting(c, i)
+		put(broker.SettingName{Kind: t.Kind, Name: t.Name}, c.Declare, t)
 	}
 	if c.Declare {
 		for _, l := range slices.Clone(s.Layers) {
@@ -307,37 +274,13 @@ func (s *settings) edit(c *broker.Change) (told []broker.SettingName) {
 	return told
 }
 
-// same compares settings as they are stored, but for their revision.
-func same(a, b *broker.Setting) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	x, y := *a, *b
-	x.Revision, y.Revision = 0, 0
-	if reflect.DeepEqual(x, y) {
-		return true
-	}
-	xt, err1 := json.Marshal(&x)
-	yt, err2 := json.Marshal(&y)
-	return err1 == nil && err2 == nil && string(xt) == string(yt)
-}
-
-// checkLimits refuses what would bind a task by too many limits.
-func (s *settings) checkLimits() error {
-	binds := map[string][]string{}
-	for i := range s.Layers {
-		if t := s.Layers[i].inForce(); t.Limit != nil {
-			for _, task := range slices.Compact(slices.Sorted(slices.Values(t.Limit.Tasks))) {
-				binds[task] = append(binds[task], t.Name)
+// inForce lists the settings that are.
+func (s *settings) inForce() iter.Seq[*broker.Setting] {
+	return func(yield func(*broker.Setting) bool) {
+		for i := range s.Layers {
+			if !yield(s.Layers[i].inForce()) {
+				return
 			}
 		}
 	}
-	for task, limits := range binds {
-		if len(limits) > broker.MaxTaskLimits {
-			slices.Sort(limits)
-			return fmt.Errorf("%w: task %s would be bound by %d limits (%s), at most %d may: clear one, or leave the task out of one",
-				broker.ErrInvalid, task, len(limits), strings.Join(limits, ", "), broker.MaxTaskLimits)
-		}
-	}
-	return nil
 }

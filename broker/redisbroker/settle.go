@@ -34,8 +34,13 @@ func (b *Broker) settle(ctx context.Context, c broker.Call, list []broker.Settle
 		return nil, err
 	}
 	var box []entry
+	all := len(u.b) == 0 // were acks that took place
 	for _, i := range part {
-		answers[i], box = u.settled(&list[i], box)
+		if all {
+			answers[i].State = broker.Done
+		} else {
+			answers[i], box = u.settled(&list[i], box)
+		}
 	}
 	if u.err != nil {
 		return nil, u.err

@@ -21,6 +21,7 @@ type storm struct {
 	url     string
 	cfg     Config
 	forgets bool        // claims may be forgotten: their leases are lost then
+	fills   bool        // the server may have no room for an enqueue
 	over    atomic.Bool // producers stop
 	added   sync.Map    // broker.ID → true: its enqueue was acknowledged
 	acked   sync.Map    // broker.ID → true: its ack was acknowledged
@@ -45,19 +46,44 @@ func until[T any](call func() (T, error)) (T, error) {
 	}
 }
 
+// stormJobs are those of one call: as often as not a plain job alone.
+func stormJobs() []broker.NewJob {
+	if rand.IntN(2) == 0 {
+		return []broker.NewJob{plainJob("p")}
+	}
+	jobs := make([]broker.NewJob, 1+rand.IntN(20))
+	for i := range jobs {
+		jobs[i] = broker.NewJob{Task: "t", Payload: []byte("p"), Tenant: fmt.Sprint(rand.IntN(3))}
+		jobs[i].MakeID()
+	}
+	return jobs
+}
+
+// produce enqueues from several goroutines through one client.
 func (s *storm) produce() {
 	b := s.open()
 	defer func() { _ = b.Close() }()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { s.enqueue(b) })
+	}
+	wg.Wait()
+}
+
+func (s *storm) enqueue(b *Broker) {
 	for !s.over.Load() {
-		jobs := make([]broker.NewJob, 1+rand.IntN(20))
-		for i := range jobs {
-			jobs[i] = broker.NewJob{Task: "t", Payload: []byte("p"), Retain: time.Hour, Tenant: fmt.Sprint(rand.IntN(3))}
-			jobs[i].MakeID()
-		}
-		c := broker.NewCall()
-		if _, err := until(func() ([]broker.Enqueued, error) { return b.Enqueue(context.Background(), c, "q", jobs) }); err != nil {
-			s.t.Errorf("enqueue: %v", err)
-			return
+		jobs, c := stormJobs(), broker.NewCall()
+		for {
+			_, err := until(func() ([]broker.Enqueued, error) { return b.Enqueue(context.Background(), c, "q", jobs) })
+			if s.fills && errors.Is(err, broker.ErrFull) {
+				<-time.After(time.Millisecond)
+				continue
+			}
+			if err != nil {
+				s.t.Errorf("enqueue: %v", err)
+				return
+			}
+			break
 		}
 		for _, j := range jobs {
 			s.added.Store(j.ID, true)
@@ -100,8 +126,8 @@ func (s *storm) settle(b *Broker, leases []broker.Lease) bool {
 		return false
 	}
 	for i, a := range answers {
-		if s.forgets && errors.Is(a.Err, broker.ErrLeaseLost) {
-			continue // claimed again, with a larger token
+		if s.forgets && (errors.Is(a.Err, broker.ErrLeaseLost) || errors.Is(a.Err, broker.ErrNotFound)) {
+			continue // claimed again, with a larger token; or forgotten with its enqueue, which is repeated
 		}
 		if a.Err != nil {
 			s.t.Errorf("job %s: %v", list[i].Ref.ID, a.Err)
@@ -115,8 +141,19 @@ func (s *storm) settle(b *Broker, leases []broker.Lease) bool {
 	return true
 }
 
+// keepAll keeps jobs that are done, to be counted.
+func (s *storm) keepAll() {
+	b := s.open()
+	defer func() { _ = b.Close() }()
+	keep := broker.Setting{Kind: broker.RetentionSetting, Retention: &broker.Retention{Done: time.Hour}}
+	if err := b.Configure(context.Background(), broker.NewCall(), "q", broker.Change{Set: []broker.Setting{keep}}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // run lets the storm rage while weather is made, and judges what is left.
 func (s *storm) run(weather func(more func(jobs int64))) {
+	s.keepAll()
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(s.produce)
@@ -218,5 +255,41 @@ func TestAStormLosesAndDoublesNothingWhileTheServerStandsStill(t *testing.T) {
 			server.Cont()
 		}
 		more(300)
+	})
+}
+
+// Replies are lost while many calls of a client are on their way at once, most of
+// them enqueues of one job each.
+func TestAStormLosesAndDoublesNothingWhileRepliesAreLost(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	p := redistest.NewProxy(t, server.Addr())
+	p.Judge(func(args []string) redistest.Verdict {
+		switch n := rand.IntN(60); {
+		case args[0] != "EVALSHA":
+			return redistest.Pass
+		case n == 0:
+			return redistest.DropReply
+		case n == 1:
+			return redistest.DropRequest
+		}
+		return redistest.Pass
+	})
+	s := &storm{t: t, url: p.URL()}
+	s.run(func(more func(jobs int64)) { more(5000) })
+}
+
+// The server forgets its scripts, ends connections and has no room, again and again.
+func TestAStormLosesAndDoublesNothingOnABadDay(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	s := &storm{t: t, url: server.URL(), fills: true}
+	s.run(func(more func(jobs int64)) {
+		for range 30 {
+			server.Must("SCRIPT", "FLUSH")
+			server.Must("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+			server.Must("CONFIG", "SET", "maxmemory", "1mb")
+			<-time.After(10 * time.Millisecond)
+			server.Must("CONFIG", "SET", "maxmemory", "0")
+			more(100)
+		}
 	})
 }

@@ -272,11 +272,19 @@ func (t *target) secret(cfg *Config) error {
 	return nil
 }
 
-// Redacted says where a URL leads, without its secrets, for people to see.
+// Redacted says where a URL leads, without its secrets, for people to see. Two
+// stores on one server have two names.
 func Redacted(url string) string {
 	t, err := parseURL(url)
 	if err != nil {
 		return "a server of Redis"
 	}
-	return t.String()
+	name := t.String()
+	if t.db != 0 {
+		name += fmt.Sprintf(", database %d", t.db)
+	}
+	if t.namespace != "" && t.namespace != "spool" {
+		name += ", namespace " + t.namespace
+	}
+	return name
 }

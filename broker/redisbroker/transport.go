@@ -16,6 +16,11 @@ type script struct {
 	// Config.WaitReplicas and WaitDisk name.
 	durable bool
 
+	// flights is how many runs of one queue may be out at a time; 0 means 1. A
+	// second one keeps the server busy while the client makes the next, where what
+	// a run costs beside its calls is little.
+	flights int
+
 	// most bounds the weight of the calls that travel together, so that one run
 	// stays under about 4 ms; 0 means 256. weigh says what a call weighs, as a
 	// rule its jobs; nil: every call weighs 1. A call that weighs more than most

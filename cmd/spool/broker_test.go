@@ -109,7 +109,7 @@ func TestTheCommandsWorkOnAServer(t *testing.T) {
 	if out := ok("list"); !strings.Contains(out, id) || !strings.Contains(out, later) {
 		t.Errorf("list: %s", out)
 	}
-	if out := ok("stats"); !strings.Contains(out, "the server at "+s.Addr()+" is healthy") || !strings.Contains(out, "master with 0 replicas") {
+	if out := ok("stats"); !strings.Contains(out, "the server at "+s.Addr()+", namespace shop is healthy") || !strings.Contains(out, "master with 0 replicas") {
 		t.Errorf("stats: %s", out)
 	}
 	ok("work", "--drain", "--quiet", "--exec", "cat")

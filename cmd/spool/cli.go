@@ -12,7 +12,7 @@ import (
 
 // cli is the command line: a field is a flag or a command.
 type cli struct {
-	Broker   exact `env:"SPOOL_BROKER" placeholder:"URL" help:"Use a broker instead of a directory: redis://HOST, redis+sentinel://HOST?master=NAME, redis+cluster://HOST."`
+	Broker   exact `env:"SPOOL_BROKER" placeholder:"URL" help:"Use a broker instead of a directory: redis://HOST, redis+sentinel://HOST?master=NAME, redis+cluster://HOST, http://HOST of spool serve."`
 	Dir      exact `short:"d" env:"SPOOL_DIR" default:"${dir}" placeholder:"DIR" help:"Directory of the store."`
 	UnsafeFS bool  `name:"allow-unsafe-fs" env:"SPOOL_ALLOW_UNSAFE_FS" help:"Use a file system whose locks or syncs may not be what they claim: network, FUSE, overlay."`
 	JSON     bool  `name:"json" help:"Print JSON: exact, for scripts."`
@@ -23,6 +23,7 @@ type cli struct {
 	Show    showCmd    `cmd:"" group:"jobs" help:"Show all of a job, and why it does not run now."`
 	Explain explainCmd `cmd:"" group:"jobs" help:"Say why a job does not run now, and what would change that."`
 	Stats   statsCmd   `cmd:"" group:"jobs" help:"Show how many jobs are in which state, who works, and the store's health."`
+	Top     topCmd     `cmd:"" group:"jobs" help:"Watch queues, what fails, and workers."`
 
 	Claim  claimCmd  `cmd:"" group:"hand" help:"Take ready jobs, to run them yourself."`
 	Extend extendCmd `cmd:"" group:"hand" help:"Keep a claimed job for longer."`

@@ -306,6 +306,10 @@ func TestOperating(t *testing.T) {
 	if n := changedBy("purge", "b", "--yes"); n != 1 {
 		t.Errorf("purged %v, want 1", n)
 	}
+	s.enqueue("mail", "p", "--queue=b")
+	if r := s.run("purge", "b", "--yes"); r.code != exitOK || !strings.Contains(r.errout, "spool compact does it now") {
+		t.Errorf("what gives the room back: exit code %d, %q", r.code, r.errout)
+	}
 }
 
 // TestListIsCutAndSaysSo: the order is that of the store, the limit is said.

@@ -14,8 +14,8 @@ import (
 )
 
 type migrateCmd struct {
-	From   exact  `arg:"" help:"Directory of the store that the queues leave."`
-	To     exact  `arg:"" help:"Directory of the store that they go to; made when it is not there."`
+	From   exact  `arg:"" help:"Store that the queues leave: a directory, or the URL of a broker."`
+	To     exact  `arg:"" help:"Store that they go to, as well; a directory is made when it is not there."`
 	Queue  []name `short:"q" placeholder:"NAME" help:"Move these queues; every one when none is given. May be repeated."`
 	Follow bool   `xor:"do" help:"Go on, and move what is still enqueued at the old store, until stopped."`
 	Status bool   `xor:"do" help:"Say how far each move is, and change nothing."`
@@ -26,7 +26,9 @@ type migrateCmd struct {
 
 // Help is shown by spool migrate --help.
 func (*migrateCmd) Help() string {
-	return "The store may be in use. A queue rests while it moves, at both stores: nothing of it is claimed and no schedule ticks, enqueues go on. " +
+	return "Start with a file, grow later: spool migrate ./jobs redis://HOST. A store is a directory or a broker's URL, as --broker takes it; " +
+		"passwords stand in the URL, in SPOOL_FROM_PASSWORD and SPOOL_TO_PASSWORD, or in SPOOL_BROKER_PASSWORD for both. " +
+		"The store may be in use. A queue rests while it moves, at both stores: nothing of it is claimed and no schedule ticks, enqueues go on. " +
 		"Jobs go with ids, states, tokens, attempts, keys, batches and results; limits, schedules and other settings, and a pause, go too. " +
 		"What runs ends at the old store, and the move waits for it. At the end the queue works at the new store and rests at the old one. " +
 		"If it is stopped, the same command goes on where it was; nothing is lost or doubled, wherever it was killed. " +
@@ -45,7 +47,7 @@ type moveSides struct {
 func (c *migrateCmd) Run(a *app) (err error) {
 	ctx, stop := interruptible()
 	defer stop()
-	s, err := c.open(a)
+	s, err := c.open(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -66,21 +68,21 @@ func (c *migrateCmd) Run(a *app) (err error) {
 }
 
 // open opens both stores. Only a move makes the new one.
-func (c *migrateCmd) open(a *app) (*moveSides, error) {
+func (c *migrateCmd) open(ctx context.Context, a *app) (*moveSides, error) {
 	from, to := string(c.From), string(c.To)
 	if a.sideName(from) == a.sideName(to) {
-		return nil, usagef("%s and %s are one store: two would do", from, to)
+		return nil, usagef("%s and %s are one store: two would do", a.said(from), a.said(to))
 	}
 	s := &moveSides{app: a, from: migrate.Side{Name: a.sideName(from)}, to: migrate.Side{Name: a.sideName(to)}}
 	var err error
-	if s.from.Broker, err = a.openSide(from, changing); err != nil {
+	if s.from.Broker, err = a.openSide(ctx, from, "SPOOL_FROM_PASSWORD", changing); err != nil {
 		return nil, err
 	}
 	how := changing
 	if !c.Status && !c.Abort && !c.Forget {
 		how = creating
 	}
-	if s.to.Broker, err = a.openSide(to, how); err != nil {
+	if s.to.Broker, err = a.openSide(ctx, to, "SPOOL_TO_PASSWORD", how); err != nil {
 		return nil, errors.Join(err, s.from.Broker.Close())
 	}
 	s.screen = newMoveScreen(a, s.from.Name)

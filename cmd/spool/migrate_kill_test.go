@@ -6,19 +6,28 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/broker/brokerurl"
 	"github.com/spoolq/spool/broker/filebroker"
+	"github.com/spoolq/spool/internal/redistest"
 )
 
 // travels are jobs whose queue moves to and fro between two stores, both of
 // which have producers, workers and an operator.
 type travels struct {
 	t      *testing.T
-	sides  [2]*filebroker.Broker
+	s      *tool
+	places [2]string
+	stormy bool // a server may be away
+	sides  [2]broker.Broker
 	mu     sync.Mutex
 	jobs   map[broker.ID]*travel
 	groups map[string]broker.ID // who holds an ordered group
@@ -26,6 +35,8 @@ type travels struct {
 	told   []broker.ID          // to choose from
 	ended  int
 	failed []string
+
+	turnedAway int // processes that found no server
 }
 
 // travel is what became of one job.
@@ -50,11 +61,12 @@ const travelQueue = "q"
 // backlog is how many jobs wait, run and move at most.
 const backlog = 400
 
-// produce enqueues jobs at one side until ctx ends: single ones, ordered ones,
+// produce enqueues jobs at one side until ctx ends: plain ones, ordered ones,
 // batches.
 func (v *travels) produce(ctx context.Context, side int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		jobs := []broker.NewJob{{ID: broker.NewID(), Task: "t", Payload: []byte("p")}}
+		jobs := []broker.NewJob{{Task: "t", Payload: []byte("p")}}
+		jobs[0].MakeID()
 		switch n % 5 {
 		case 0:
 			jobs[0].Group, jobs[0].Ordered = fmt.Sprint("g", side, n%3), true
@@ -151,7 +163,7 @@ func (v *travels) starts(side int, l *broker.Lease) {
 	j.token, j.running = l.Token, true
 }
 
-func (v *travels) ends(b *filebroker.Broker, l *broker.Lease) {
+func (v *travels) ends(b broker.Broker, l *broker.Lease) {
 	s := broker.Settlement{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Ack}
 	switch rand.IntN(6) {
 	case 0:
@@ -226,9 +238,9 @@ func (v *travels) operate(ctx context.Context) {
 
 // leg moves the queue from one side to the other by processes that are killed at
 // random moments, until one comes to the end. It returns how many were killed.
-func (v *travels) leg(from, to *tool, until time.Time) (kills int) {
+func (v *travels) leg(s *tool, from, to string, until time.Time) (kills int) {
 	for {
-		cmd := from.process("migrate", from.dir, to.dir, "--runner-ttl", "40ms")
+		cmd := s.process("migrate", from, to, "--runner-ttl", "40ms")
 		out := &lockedBuffer{}
 		cmd.Stderr = out
 		if err := cmd.Start(); err != nil {
@@ -245,11 +257,16 @@ func (v *travels) leg(from, to *tool, until time.Time) (kills int) {
 			return kills
 		case errors.As(err, &exit) && exit.ExitCode() == -1 && !spare:
 			kills++
+		case v.stormy && away.MatchString(out.String()):
+			v.turnedAway++
 		default:
 			v.t.Fatalf("migrate: %v: %s", err, out.String())
 		}
 	}
 }
+
+// away is what a process says that finds no server when it starts.
+var away = regexp.MustCompile(`refused|reset by peer|EOF`)
 
 // lockedBuffer is written to by a process and read by a test.
 type lockedBuffer struct {
@@ -272,16 +289,73 @@ func (b *lockedBuffer) String() string {
 
 func TestJobsOfAQueueThatMovesToAndFroUnderKillsEndOnce(t *testing.T) {
 	s := newTool(t)
-	tools := [2]*tool{s, s.other("new")}
-	v := &travels{t: t, jobs: map[broker.ID]*travel{}, groups: map[string]broker.ID{}}
-	for i, side := range tools {
-		b, err := filebroker.Open(side.dir, filebroker.Config{AllowUnsafeFS: true})
+	v := newTravels(t, s, s.dir, s.other("new").dir)
+	v.journey(travelTime, func(context.Context) {})
+}
+
+// The directory's producers, workers and operator, and those of Redis, live on; who
+// moves the queue is killed, and the server, which syncs whatever it acknowledges.
+func TestJobsOfAQueueThatMovesBetweenADirectoryAndRedisUnderKillsEndOnce(t *testing.T) {
+	s := newTool(t)
+	server := redistest.Start(t, redistest.Options{Persistence: redistest.Always})
+	v := newTravels(t, s, s.dir, server.URL())
+	v.stormy = true
+	deaths := 0
+	v.journey(3*travelTime, func(ctx context.Context) {
+		for {
+			rest(ctx, 300*time.Millisecond+rand.N(time.Second))
+			if ctx.Err() != nil {
+				return
+			}
+			server.Kill()
+			rest(ctx, rand.N(100*time.Millisecond))
+			server.Restart()
+			deaths++
+		}
+	})
+	proveAll(t, server, v.sides[1])
+	t.Logf("the server was killed %d times, %d processes found none", deaths, v.turnedAway)
+	if done := len(v.jobs); deaths < 5 || done < 1000 {
+		t.Errorf("%d deaths and %d jobs show little", deaths, done)
+	}
+}
+
+// proveAll lets upkeep prove every index of the queue by its records, and wants that
+// it finds nothing to put right.
+func proveAll(t *testing.T, server *redistest.Server, b broker.Broker) {
+	t.Helper()
+	proof := "spool:{" + travelQueue + "}:E"
+	server.Must("DEL", proof)
+	for server.Must("HGET", proof, "over") == nil {
+		if _, err := b.Maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, field := range server.Must("HKEYS", proof).([]any) {
+		if strings.HasPrefix(field.(string), "fixed:") {
+			t.Errorf("upkeep put right %v", field)
+		}
+	}
+}
+
+// newTravels opens both sides: a directory each, or a URL.
+func newTravels(t *testing.T, s *tool, places ...string) *travels {
+	logging.Disable() // lost connections are part of it
+	v := &travels{t: t, s: s, jobs: map[broker.ID]*travel{}, groups: map[string]broker.ID{}}
+	for i, place := range places {
+		b, err := brokerurl.Open(t.Context(), place, brokerurl.Config{File: filebroker.Config{AllowUnsafeFS: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer b.Close()
-		v.sides[i] = b
+		t.Cleanup(func() { _ = b.Close() })
+		v.sides[i], v.places[i] = b, place
 	}
+	return v
+}
+
+// journey moves the queue to and fro for a while, in the storm that strike makes
+// until its context ends, and wants that every job has ended once.
+func (v *travels) journey(span time.Duration, strike func(ctx context.Context)) {
 	ctx, stopWork := context.WithCancel(context.Background())
 	fill, stopFilling := context.WithCancel(ctx)
 	defer stopWork()
@@ -293,20 +367,21 @@ func TestJobsOfAQueueThatMovesToAndFroUnderKillsEndOnce(t *testing.T) {
 		working.Go(func() { v.work(ctx, side) })
 	}
 	filling.Go(func() { v.operate(fill) })
+	filling.Go(func() { strike(fill) })
 	kills, legs := 0, 0
-	for until := time.Now().Add(travelTime); time.Now().Before(until); legs++ {
-		kills += v.leg(tools[legs%2], tools[1-legs%2], time.Now().Add(time.Second))
+	for until := time.Now().Add(span); time.Now().Before(until); legs++ {
+		kills += v.leg(v.s, v.places[legs%2], v.places[1-legs%2], time.Now().Add(time.Second))
 	}
 	stopFilling()
 	filling.Wait()
-	v.leg(tools[legs%2], tools[1-legs%2], time.Now()) // what is at the side that it left last
-	await(t, "every job to end", func() bool { return v.open() == 0 })
+	v.leg(v.s, v.places[legs%2], v.places[1-legs%2], time.Now()) // what is at the side that it left last
+	await(v.t, "every job to end", func() bool { return v.open() == 0 })
 	stopWork()
 	working.Wait()
 	for _, f := range v.failed {
-		t.Error(f)
+		v.t.Error(f)
 	}
-	v.check(t, kills, legs)
+	v.check(v.t, kills, legs)
 }
 
 const travelTime = 6 * time.Second

@@ -171,7 +171,7 @@ func TestBadMigrations(t *testing.T) {
 	s.enqueue("a")
 	s.fails(exitUsage, "are one store", "migrate", s.dir, s.dir+"/../jobs")
 	s.fails(exitUsage, "can't be used together", "migrate", s.dir, to.dir, "--abort", "--follow")
-	s.fails(exitUsage, "name two directories", "migrate", s.dir, "ftp://example.org/x")
+	s.fails(exitUsage, "between directories and servers of Redis", "migrate", s.dir, "ftp://example.org/x")
 	s.fails(exitNotFound, "is not a store", "migrate", s.dir, to.dir, "--status")
 	if _, err := os.Stat(to.dir); !os.IsNotExist(err) {
 		t.Errorf("the new directory is there: %v", err)

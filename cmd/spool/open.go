@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 	"github.com/redis/go-redis/v9/logging"
@@ -15,6 +16,7 @@ import (
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/brokerurl"
 	"github.com/spoolq/spool/broker/filebroker"
+	"github.com/spoolq/spool/broker/httpbroker"
 	"github.com/spoolq/spool/broker/redisbroker"
 	"github.com/spoolq/spool/internal/migrate"
 )
@@ -44,7 +46,7 @@ func (a *app) choose(url string, parsed *kong.Context) error {
 		return nil
 	}
 	if url == "memory://" {
-		return usagef("a broker in memory ends with the command: a directory or redis:// would do")
+		return usagef("a broker in memory ends with the command: a directory, redis:// or http:// would do")
 	}
 	a.url = url
 	return onlyDirectories(parsed.Selected(), byFlag)
@@ -59,6 +61,12 @@ func given(parsed *kong.Context, flag string) bool {
 // directory. Those that make one of their own let SPOOL_BROKER pass.
 func onlyDirectories(command *kong.Node, byFlag bool) error {
 	if command == nil || command.Group == nil || command.Name == "version" {
+		return nil
+	}
+	if command.Name == "migrate" { // it names its stores itself
+		if byFlag {
+			return usagef("spool migrate names both stores behind it: leave --broker away")
+		}
 		return nil
 	}
 	switch command.Group.Key {
@@ -89,12 +97,22 @@ func (a *app) openBroker(ctx context.Context, how access) (broker.Broker, error)
 		}
 		return b, nil
 	}
+	http := httpbroker.Config{Credential: os.Getenv(passwordEnv), Logger: newLogger(a.errw, slog.LevelWarn)}
+	return brokerurl.Open(ctx, a.url, brokerurl.Config{Redis: a.redis(passwordEnv), HTTP: http})
+}
+
+// redis is how a server is used whose password an environment variable may hold:
+// the first of some that is set.
+func (a *app) redis(envs ...string) redisbroker.Config {
 	logging.Disable() // the client's own; what matters comes through Logger
 	cfg := redisbroker.Config{Logger: newLogger(a.errw, slog.LevelWarn)}
-	if os.Getenv(passwordEnv) != "" {
-		cfg.PasswordEnv = passwordEnv
+	for _, env := range envs {
+		if os.Getenv(env) != "" {
+			cfg.PasswordEnv = env
+			break
+		}
 	}
-	return brokerurl.Open(ctx, a.url, brokerurl.Config{Redis: cfg})
+	return cfg
 }
 
 // openStore opens the store in a directory. Only creating makes one.
@@ -107,16 +125,32 @@ func (a *app) openStore(dir string, how access) (*filebroker.Broker, error) {
 	return filebroker.Open(dir, filebroker.Config{Logger: newLogger(a.errw, slog.LevelWarn), AllowUnsafeFS: a.unsafeFS, RememberCalls: a.remember})
 }
 
-// openSide opens one of the two stores of a move.
-func (a *app) openSide(name string, how access) (migrate.Broker, error) {
+// openSide opens one of the two stores of a move. The password of a server stands
+// in its URL, in the variable env, or in that of --broker.
+func (a *app) openSide(ctx context.Context, name, env string, how access) (migrate.Broker, error) {
 	dir, isDir, err := brokerurl.Dir(name)
 	if err != nil {
 		return nil, usagef("%s", plain(err))
 	}
-	if !isDir {
-		return nil, usagef("queues move between directories so far, not yet to or from a server: name two directories")
+	switch {
+	case isDir:
+		return a.openStore(dir, how)
+	case !redisbroker.IsURL(name):
+		return nil, usagef("queues move between directories and servers of Redis: a path, redis:// and its relatives name them")
+	case hasPassword(name):
+		return redisbroker.Open(ctx, name, a.redis())
 	}
-	return a.openStore(dir, how)
+	return redisbroker.Open(ctx, name, a.redis(env, passwordEnv))
+}
+
+// hasPassword reports whether a URL has one of its own.
+func hasPassword(url string) bool {
+	_, rest, _ := strings.Cut(url, "://")
+	if end := strings.IndexAny(rest, "/?"); end >= 0 {
+		rest = rest[:end]
+	}
+	at := strings.LastIndexByte(rest, '@')
+	return at >= 0 && strings.Contains(rest[:at], ":")
 }
 
 // sideName names a store wherever it is said, without secrets.
@@ -133,6 +167,14 @@ func (a *app) sideName(name string) string {
 		return real
 	}
 	return abs
+}
+
+// said is what was typed for a store, without secrets.
+func (a *app) said(name string) string {
+	if _, isDir, err := brokerurl.Dir(name); err == nil && isDir {
+		return name
+	}
+	return a.sideName(name)
 }
 
 // isStore says whether a directory holds a store, without touching it.

@@ -108,6 +108,9 @@ func (c *purgeCmd) Run(a *app) error {
 			if err != nil {
 				return err
 			}
+			if n > 0 && a.url == "" {
+				a.note("the room they took on the disk comes back when the store is compacted: spool compact does it now")
+			}
 			return a.reportChanged("deleted", n)
 		}
 		counts, err := client.Counts(ctx, string(c.Queue))

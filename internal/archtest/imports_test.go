@@ -25,7 +25,8 @@ var only = []struct {
 	{"internal/jobstate", []string{"broker", "cron", "limit", "fair"}, []string{"broker/brokertest", "internal/journal"}, "apply(record) to state: deterministic, no I/O, no clock"},
 	{"internal/notify", []string{"broker", "internal/jobstate"}, nil, "who waits for what, for the brokers that are built on jobstate"},
 	{"internal/wire", []string{"broker"}, nil, "JSON shapes of the contract and no more"},
-	{"broker/httpbroker", []string{"broker", "internal/wire"}, []string{"broker/brokertest", "broker/filebroker", "broker/membroker", ".", "server", "internal/vfs/crashfs"}, "a client of the server knows the shapes of its API and no more"},
+	{"broker/httpbroker", []string{"broker", "internal/wire"}, []string{"broker/brokertest", "broker/filebroker", "broker/membroker", ".", "server", "server/servertest", "internal/vfs/crashfs"}, "a client of the server knows the shapes of its API and no more"},
+	{"server/dashboard", []string{".", "broker", "cron"}, []string{"broker/filebroker", "broker/membroker"}, "pages that people mount in servers of their own: they need no server of ours"},
 	{"internal/migrate", []string{"broker"}, []string{"broker/brokertest", "broker/membroker", "broker/filebroker"}, "moves go through the contract, whatever the brokers are"},
 	{"spoolprom", []string{".", "broker", "broker/filebroker"}, []string{"broker/membroker", "internal/vfs/crashfs"}, "an adapter beside the API: metrics, and nothing that others need"},
 	{"spoolotel", []string{".", "broker"}, []string{"broker/membroker"}, "an adapter beside the API: traces, and nothing that others need"},
@@ -42,6 +43,7 @@ var never = []struct {
 	{".", []string{"server/...", "spooltest", "spoolotel", "spoolprom", "examples/...", "cmd/..."}, "the root is the users' API: what it is built from cannot import it, and nothing else needs it"},
 	{"broker/brokertest", nil, "a test suite does not belong in a binary"},
 	{"internal/vfs/crashfs", nil, "a file system that forgets does not belong in a binary"},
+	{"server/servertest", nil, "test helpers do not belong in a binary"},
 	{"spooltest", []string{"examples/..."}, "test helpers do not belong in a binary"},
 	{"internal/archtest", nil, "it has no code"},
 	{"broker/brokerurl", []string{"cmd/...", "server/...", "examples/..."}, "it pulls in every broker: for programs, not for libraries"},
@@ -54,7 +56,7 @@ var never = []struct {
 
 // closed are the packages that compile in the standard library and
 // golang.org/x/sys, nothing else: a directory as a queue adds no dependency.
-var closed = []string{".", "broker", "broker/filebroker/...", "broker/membroker/...", "broker/brokertest", "cron", "limit", "fair", "spooltest",
+var closed = []string{".", "broker", "broker/filebroker/...", "broker/membroker/...", "broker/brokertest", "cron", "limit", "fair", "spooltest", "server/dashboard",
 	"internal/archtest", "internal/jobstate", "internal/journal", "internal/migrate", "internal/notify", "internal/vfs/..."}
 
 // notBrokers are the packages below broker/ that implement no broker.

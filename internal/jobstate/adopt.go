@@ -7,12 +7,48 @@ import (
 	"github.com/spoolq/spool/broker"
 )
 
-// adopted is a setting that arrives, in both its layers, as an adopt record has
-// it.
-type adopted struct {
+// Layered is a setting in both its layers, as it moves (and as an adopt record
+// has it). Due is a schedule's cursor in nanoseconds, Paused an operator's.
+type Layered struct {
 	Declared, Operator *broker.Setting
 	Due                int64
 	Paused             bool
+}
+
+// LayeredOf is what a moved setting is.
+func LayeredOf(t *broker.MovedSetting) Layered {
+	l := Layered{Declared: t.Declared, Operator: t.Operator, Paused: t.Paused}
+	if !t.Due.IsZero() {
+		l.Due = t.Due.UnixNano()
+	}
+	return l
+}
+
+func (l *Layered) inForce() *broker.Setting {
+	if l.Operator != nil {
+		return l.Operator
+	}
+	return l.Declared
+}
+
+// Adopt is what becomes of a setting that comes where it is already: what is
+// here stays, since whoever set it here did so later.
+func Adopt(is, came Layered) Layered {
+	after := came
+	if is.Declared != nil {
+		after.Declared = is.Declared
+	}
+	if is.Operator != nil {
+		after.Operator = is.Operator
+	}
+	after.Paused = came.Paused || is.Paused
+	if !SameInstants(came.inForce().Schedule, after.inForce().Schedule) {
+		after.Due = 0
+	}
+	if SameInstants(is.inForce().Schedule, after.inForce().Schedule) {
+		after.Due = max(after.Due, is.Due) // an instant that was enqueued is not enqueued again
+	}
+	return after
 }
 
 // adoptAll takes over settings, starts and a pause. What is here already stays:
@@ -34,26 +70,9 @@ func (s *State) adoptAll(w *Writer, q *queue, b *broker.MoveBatch) {
 
 func (s *State) adopt(w *Writer, q *queue, t *broker.MovedSetting) {
 	name := settingName{t.Kind, t.Name}
-	a := adopted{Declared: t.Declared, Operator: t.Operator, Paused: t.Paused}
-	if !t.Due.IsZero() {
-		a.Due = t.Due.UnixNano()
-	}
+	a := LayeredOf(t)
 	if is := q.settings[name]; is != nil {
-		came := setting{declared: a.Declared, operator: a.Operator}
-		if is.declared != nil {
-			a.Declared = is.declared
-		}
-		if is.operator != nil {
-			a.Operator = is.operator
-		}
-		a.Paused = a.Paused || is.paused
-		after := setting{declared: a.Declared, operator: a.Operator}
-		if !sameInstants(came.inForce().Schedule, after.inForce().Schedule) {
-			a.Due = 0
-		}
-		if sameInstants(is.inForce().Schedule, after.inForce().Schedule) {
-			a.Due = max(a.Due, is.due) // an instant that was enqueued is not enqueued again
-		}
+		a = Adopt(Layered{is.declared, is.operator, is.due, is.paused}, a)
 	}
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -83,7 +102,7 @@ func (s *State) readAdopt(r *reader) error {
 	if r.err != nil {
 		return r.err
 	}
-	var a adopted
+	var a Layered
 	err := json.Unmarshal(text, &a)
 	for _, t := range [...]*broker.Setting{a.Declared, a.Operator} {
 		if t == nil || err != nil {
@@ -105,7 +124,7 @@ func (s *State) readAdopt(r *reader) error {
 }
 
 // applyAdopt puts a setting in force as it was, its revisions included.
-func (s *State) applyAdopt(q *queue, name settingName, a *adopted, at int64) {
+func (s *State) applyAdopt(q *queue, name settingName, a *Layered, at int64) {
 	if q.settings[name] == nil && name.kind == broker.CapacitySetting {
 		s.capacities++
 	}

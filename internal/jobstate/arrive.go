@@ -56,20 +56,14 @@ const (
 
 // Put adds a batch of another store. An error means that nothing was written.
 func (s *State) Put(w *Writer, now Now, p *broker.MovePut) (a broker.MovePutAnswer, err error) {
-	q, err := s.under(p.Queue, p.ID, broker.Arriving, broker.Arrived)
-	if err != nil {
+	q, is := s.under(p.Queue)
+	if arrived, err := is.Puts(p); err != nil || arrived {
 		return a, err
 	}
-	b, m := &p.Batch, q.move
-	switch {
-	case b.Number <= m.batch:
-		return a, nil // it has arrived
-	case b.Number != m.batch+1 || m.state != broker.Arriving:
-		return a, fmt.Errorf("%w: queue %s %s and is at batch %d of that move, not before %d", broker.ErrConflict, p.Queue, m.about(), m.batch, b.Number)
-	}
-	if err := checkBatch(p); err != nil {
+	if err := CheckPut(p); err != nil {
 		return a, err
 	}
+	b := &p.Batch
 	added := 0
 	for i := range b.Jobs {
 		switch s.arrive(w, now, q, &b.Jobs[i]) {
@@ -102,8 +96,8 @@ func (s *State) Put(w *Writer, now Now, p *broker.MovePut) (a broker.MovePutAnsw
 // job can have.
 const maxArrive = 15 << 20
 
-// checkBatch refuses what would damage the store.
-func checkBatch(p *broker.MovePut) error {
+// CheckPut refuses what would damage the store.
+func CheckPut(p *broker.MovePut) error {
 	for i := range p.Batch.Jobs {
 		j := &p.Batch.Jobs[i]
 		err := broker.ValidName(j.Task)
@@ -115,6 +109,8 @@ func checkBatch(p *broker.MovePut) error {
 			err = fmt.Errorf("job %s has token %d and %d of %d attempts", j.ID, j.Token, j.Attempt, j.MaxAttempts)
 		case j.Waits && (j.BatchSize == 0 || j.State.Final()) || !j.KeepUntil.IsZero() && !j.State.Final():
 			err = fmt.Errorf("job %s is %v and cannot be what it is said to be", j.ID, j.State)
+		case max(len(j.Tenant), len(j.Group), len(j.Key)) > broker.MaxTagBytes:
+			err = fmt.Errorf("job %s has a tenant, group or key of more than %d bytes", j.ID, broker.MaxTagBytes)
 		case j.BatchSize > broker.MaxBatchJobs || len(j.Seen) != int(j.BatchSize+63)/64:
 			err = fmt.Errorf("job %s is for a batch of %d", j.ID, j.BatchSize)
 		case len(j.Payload)+len(j.Result)+len(j.Error) > maxArrive:

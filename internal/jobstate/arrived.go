@@ -10,12 +10,13 @@ import (
 // applyArrive adds a job that comes by a move, and puts it where its state has
 // it.
 func (s *State) applyArrive(t *task, r *arriveRec, at int64) *job {
-	q, j := t.queue, s.jobs.take()
+	q, j := t.queue, s.takeJob()
 	s.seq = max(s.seq, r.seq)
 	if r.state == broker.Ready && r.flags&scheduled == 0 {
 		s.lastPlace = max(s.lastPlace, r.place) // what comes later stands behind it
 	}
-	j.id, j.body, j.place, j.enqueuedAt, j.flags = r.id, r.body, r.place, r.enqueuedAt, r.flags
+	j.id, j.body, j.place, j.enqueuedAt, j.flags = r.id, r.body, r.place, r.enqueuedAt, r.flags&^scheduled
+	s.setLater(j, r.flags&scheduled != 0)
 	j.setSeq(r.seq)
 	j.life = noLifeBit | r.max
 	j.become(r.state)
@@ -60,7 +61,7 @@ func (s *State) livesOn(j *job, r *arriveRec) {
 		x.left -= min(x.left, uint32(bits.OnesCount64(word)))
 	}
 	if !x.empty() {
-		v.ext = x
+		s.extend(j, x)
 	}
 }
 

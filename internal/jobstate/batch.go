@@ -6,17 +6,19 @@ import (
 	"github.com/spoolq/spool/broker"
 )
 
-// checkBatches refuses a call in which a batch is not whole: its completion job
-// and each of its members once. q is the queue, nil for one that is not there.
-func checkBatches(q *queue, jobs []broker.NewJob) error {
+// CheckBatches refuses a call in which a batch is not whole (its completion job
+// and each of its members once), has more than most members, or in which an id
+// is there twice, so that one of the two would not be added. It says whether the
+// call makes a batch.
+func CheckBatches(jobs []broker.NewJob, most int) (makes bool, err error) {
 	var batches map[broker.ID]*broker.NewJob
 	for i := range jobs {
 		j := &jobs[i]
 		if j.BatchSize == 0 {
 			continue
 		}
-		if j.ID.IsZero() || j.BatchSize > broker.MaxBatchJobs {
-			return fmt.Errorf("%w: a batch of %d jobs needs an id and at most %d members", broker.ErrInvalid, j.BatchSize, broker.MaxBatchJobs)
+		if j.ID.IsZero() || int64(j.BatchSize) > int64(most) {
+			return true, fmt.Errorf("%w: a batch of %d jobs needs an id and at most %d members", broker.ErrInvalid, j.BatchSize, most)
 		}
 		if batches == nil {
 			batches = map[broker.ID]*broker.NewJob{}
@@ -31,44 +33,52 @@ func checkBatches(q *queue, jobs []broker.NewJob) error {
 		}
 		b := batches[j.Batch]
 		if b == nil || j.BatchOrdinal >= b.BatchSize || seen[j.Batch][j.BatchOrdinal] || j.Batch == j.ID {
-			return fmt.Errorf("%w: job %d is member %d of batch %s, which this call does not make, or has no room for", broker.ErrInvalid, i+1, j.BatchOrdinal, j.Batch)
+			return true, fmt.Errorf("%w: job %d is member %d of batch %s, which this call does not make, or has no room for", broker.ErrInvalid, i+1, j.BatchOrdinal, j.Batch)
 		}
 		if seen[j.Batch] == nil {
 			seen[j.Batch] = map[uint32]bool{}
 		}
 		seen[j.Batch][j.BatchOrdinal] = true
 	}
+	if batches == nil {
+		return false, nil
+	}
 	for id, b := range batches {
 		if len(seen[id]) != int(b.BatchSize) {
-			return fmt.Errorf("%w: batch %s is to have %d members, this call has %d", broker.ErrInvalid, id, b.BatchSize, len(seen[id]))
+			return true, fmt.Errorf("%w: batch %s is to have %d members, this call has %d", broker.ErrInvalid, id, b.BatchSize, len(seen[id]))
 		}
 		// A completion job may be a member of another batch, but not around.
 		for outer, n := batches[b.Batch], 0; outer != nil; outer, n = batches[outer.Batch], n+1 {
 			if outer.ID == id || n > len(batches) {
-				return fmt.Errorf("%w: batch %s is inside itself", broker.ErrInvalid, id)
+				return true, fmt.Errorf("%w: batch %s is inside itself", broker.ErrInvalid, id)
 			}
 		}
 	}
-	if batches == nil {
-		return nil
-	}
-	return checkMembers(q, jobs)
+	return true, checkIDs(jobs)
 }
 
-// checkMembers refuses a call that makes a batch with a job that would not be
-// added, and so never end as its member.
-func checkMembers(q *queue, jobs []broker.NewJob) error {
+func checkIDs(jobs []broker.NewJob) error {
 	seen := make(map[broker.ID]bool, len(jobs))
 	for i := range jobs {
-		j := &jobs[i]
-		switch {
-		case j.ID.IsZero():
-		case seen[j.ID]:
-			return fmt.Errorf("%w: two jobs of a call that makes a batch have the id %s", broker.ErrInvalid, j.ID)
-		case !j.Batch.IsZero() && q != nil && q.job(j.ID) != nil && q.job(j.Batch) == nil:
+		if id := jobs[i].ID; !id.IsZero() && seen[id] {
+			return fmt.Errorf("%w: two jobs of a call that makes a batch have the id %s", broker.ErrInvalid, id)
+		}
+		seen[jobs[i].ID] = true
+	}
+	return nil
+}
+
+// checkBatches is CheckBatches for a call to q (nil: it is not there), which
+// must not have a member of a new batch: that job would not end as one.
+func checkBatches(q *queue, jobs []broker.NewJob) error {
+	makes, err := CheckBatches(jobs, broker.MaxBatchJobs)
+	if err != nil || !makes || q == nil {
+		return err
+	}
+	for i := range jobs {
+		if j := &jobs[i]; !j.Batch.IsZero() && q.job(j.ID) != nil && q.job(j.Batch) == nil {
 			return fmt.Errorf("%w: member %s of the new batch %s is there already", broker.ErrInvalid, j.ID, j.Batch)
 		}
-		seen[j.ID] = true
 	}
 	return nil
 }

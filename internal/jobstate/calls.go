@@ -51,8 +51,9 @@ const (
 	// callShards keep a call from paying for all chains that have to be longer: the
 	// parts of the table grow one after the other.
 	callShards = 256
-	// callBytes is about what a call takes in a checkpoint beside its answer.
-	callBytes = 22
+	// callBytes is what a call takes in a checkpoint at most, beside its answer: those
+	// after the first are less than callMemory apart.
+	callBytes = 16 + 1 + 7 + 3
 )
 
 // callChunk holds calls that were made one after the other.
@@ -230,7 +231,11 @@ func (s *State) forgetCalls() {
 	}
 }
 
-// CallBytes is about what remembered calls take in a checkpoint.
+// CallAdds is by how much CallBytes grows at most with an enqueue of n jobs.
+func CallAdds(n int) int64 { return callBytes + 17*int64(n) }
+
+// CallBytes is what remembered calls take in a checkpoint at most, but for some
+// bytes of the first.
 func (s *State) CallBytes() int64 {
 	if s.calls == nil {
 		return 0

@@ -306,7 +306,7 @@ func (s *State) finishClaim(j *job, r claimed, worker string, m *member, expires
 	l.lease.worker = worker
 	s.hold(j, m)
 	if l.ext != nil {
-		l.ext.progress, l.ext.log = broker.Progress{}, nil
+		s.reword(l.ext, broker.Progress{}, nil)
 		if l.ext.hold == broker.HoldUntilStarted {
 			s.freeKey(j)
 		}

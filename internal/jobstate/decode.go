@@ -178,7 +178,7 @@ func (s *State) decodeKeys(d *decoder) {
 			d.fail("key of no queue")
 		}
 		if d.err == nil {
-			q.keys[name] = h
+			q.setKey(name, h)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (s *State) applySet(queue string, e edit, at int64) {
 		q.revision++
 		e.set.Revision = q.revision
 	}
-	if before == nil || now == nil || !sameInstants(before.Schedule, now.Schedule) {
+	if before == nil || now == nil || !SameInstants(before.Schedule, now.Schedule) {
 		t.due = 0
 	}
 	s.govern(q, e.name.kind)

@@ -307,7 +307,7 @@ func (s *State) applyEnqueue(t *task, r *enqueueRec) {
 		r.place = max(r.place, s.lastPlace)
 		s.lastPlace = r.place
 	}
-	q, j := t.queue, s.jobs.take()
+	q, j := t.queue, s.takeJob()
 	s.seq++
 	j.id, j.body, j.place, j.enqueuedAt = r.id, r.body, r.place, r.at
 	j.setSeq(s.seq)
@@ -339,10 +339,10 @@ func (s *State) applyEnqueue(t *task, r *enqueueRec) {
 }
 
 func (s *State) applyRare(q *queue, t *task, j *job, r *enqueueRec) {
-	s.change(j).ext = &extra{
+	s.extend(j, &extra{
 		key: r.key, hold: r.hold, keyFor: r.keyFor, digest: r.digest, batch: r.batch, ordinal: r.ordinal,
 		retain: r.retain, startWithin: r.startWithin, size: r.size, left: r.size, seen: make([]uint64, (r.size+63)/64),
-	}
+	})
 	if r.key == "" {
 		return
 	}
@@ -356,7 +356,8 @@ func (s *State) applyRare(q *queue, t *task, j *job, r *enqueueRec) {
 // wait puts j among the scheduled or the ready. wall says by which clock it is
 // or was due.
 func (s *State) wait(j *job, later, wall bool) {
-	j.flags &^= byWall | scheduled
+	s.setLater(j, later)
+	j.flags &^= byWall
 	i := b2u(wall)
 	if wall {
 		j.flags |= byWall
@@ -366,7 +367,6 @@ func (s *State) wait(j *job, later, wall bool) {
 		s.stand(j)
 		return
 	}
-	j.flags |= scheduled
 	s.enter(j, broker.Scheduled)
 	q, at := s.queueOf(j), s.runAt(j)
 	s.nextDue[i] = min(s.nextDue[i], at)

@@ -298,7 +298,7 @@ const entryWindow = 256
 func (s *State) decodeEntry(d *decoder, q *queue, seq *sequence) *job {
 	l := s.decodeLane(d, q, seq)
 	parts := entryParts(d.u8())
-	j, last := s.jobs.take(), &seq.last
+	j, last := s.takeJob(), &seq.last
 	if parts&entryID != 0 {
 		d.raw(j.id[:])
 	} else {
@@ -323,16 +323,19 @@ func (s *State) decodeEntry(d *decoder, q *queue, seq *sequence) *job {
 		seq.most = uint32(min(d.uint(), broker.MaxAttempts))
 	}
 	j.life = noLifeBit | seq.most
-	j.status, j.flags = last.status, last.flags
+	flags := last.flags
+	j.status = last.status
 	if parts&entryState != 0 {
 		state, why := broker.State(d.u8()), reason(d.u8())
-		j.status, j.flags = 0, jobFlags(d.u8())
+		j.status, flags = 0, jobFlags(d.u8())
 		if state < broker.Scheduled || state > broker.Cancelled || why >= reasonEnd {
 			d.fail("job " + j.id.String() + " is in no state")
 		}
 		j.become(state)
 		j.because(why)
 	}
+	j.flags = flags &^ scheduled
+	s.setLater(j, flags&scheduled != 0)
 	if parts&entryLife != 0 {
 		s.decodeLife(d, j)
 	}
@@ -388,7 +391,7 @@ func (s *State) decodeLife(d *decoder, j *job) {
 		d.fail(fmt.Sprintf("job %s is %v and its lease says otherwise", j.id, j.state()))
 	}
 	if parts&lifeExtra != 0 {
-		v.ext = d.extra()
+		s.extend(j, d.extra())
 	}
 }
 

@@ -33,13 +33,13 @@ func (q *queue) holder(name keyName, at int64) *heldKey {
 // holdKey gives a key to its job. Keys that were held for a time and are free
 // by now are swept out when there are twice as many as after the last sweep.
 func (q *queue) holdKey(name keyName, h *heldKey, at int64) {
-	q.keys[name] = h
+	q.setKey(name, h)
 	if len(q.keys) <= 2*q.swept+64 {
 		return
 	}
 	for name, h := range q.keys {
 		if h.over(at) {
-			delete(q.keys, name)
+			q.dropKey(name)
 		}
 	}
 	q.swept = len(q.keys)
@@ -60,8 +60,8 @@ func (s *State) freeKey(j *job) {
 		return
 	}
 	name := keyName{s.taskOf(j).name, x.key}
-	if h := s.queueOf(j).keys[name]; h != nil && h.id == j.id {
-		delete(s.queueOf(j).keys, name)
+	if q := s.queueOf(j); q.keys[name] != nil && q.keys[name].id == j.id {
+		q.dropKey(name)
 	}
 }
 

@@ -173,7 +173,6 @@ func (s *State) readNote(r *reader) error {
 // applyNote keeps the last lines.
 func (s *State) applyNote(j *job, p broker.Progress, lines []string) {
 	e := s.more(j)
-	e.progress = p
 	log := append(e.log[:len(e.log):len(e.log)], lines...)
-	e.log = lastLines(log)
+	s.reword(e, p, lastLines(log))
 }

@@ -116,6 +116,7 @@ var noLife life
 func (s *State) change(j *job) *life {
 	if !j.lived() {
 		n := s.lives.take()
+		s.room += lifeRoom
 		l := s.lives.at(n)
 		l.ver, l.max, l.runAt, l.changedAt = 1, s.maxAttempts(j), j.place, j.enqueuedAt
 		j.life = n
@@ -128,11 +129,10 @@ func (s *State) extOf(j *job) *extra { return s.lifeOf(j).ext }
 
 // more is extOf to be changed: made when there is none.
 func (s *State) more(j *job) *extra {
-	l := s.change(j)
-	if l.ext == nil {
-		l.ext = &extra{}
+	if l := s.change(j); l.ext == nil {
+		s.extend(j, &extra{})
 	}
-	return l.ext
+	return s.extOf(j)
 }
 
 // runAt is when j is due.

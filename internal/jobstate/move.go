@@ -42,6 +42,9 @@ type moveRec struct {
 // the oldest job and the youngest.
 const seqRoom = 1 << 20
 
+// maxSeq is what moves leave of the numbers, which have 48 bits, to enqueues.
+const maxSeq = 1 << 47
+
 // seqOf is the number of a job that arrives; not ok when its own has no place.
 func (m *moveRec) seqOf(n uint64) (seq uint64, ok bool) {
 	return m.base + 1 + n - m.first, n >= m.first && n-m.first < m.room
@@ -58,15 +61,16 @@ func (m *move) said() string {
 	if m == nil {
 		return ""
 	}
-	switch m.state {
-	case broker.Leaving:
-		return "moves to " + m.peer
-	case broker.Left:
-		return "has moved to " + m.peer
-	case broker.Arriving:
-		return "arrives from " + m.peer
+	r := m.record()
+	return r.Said()
+}
+
+// record is what decides about m.
+func (m *move) record() MoveRecord {
+	if m == nil {
+		return MoveRecord{}
 	}
-	return ""
+	return MoveRecord{ID: m.id, State: m.state, Peer: m.peer, Batch: m.batch, OnWay: !m.out.empty(), Runner: m.runner, Until: m.until}
 }
 
 // Moves returns the records of a queue's move, or of all queues' for "".
@@ -103,107 +107,50 @@ func (s *State) BeginMove(w *Writer, now Now, b *broker.MoveBegin) (broker.Move,
 	q := s.queues[b.Queue]
 	rec := moveRec{id: b.ID, state: b.State, peer: b.Peer, batch: b.Batch, turned: b.Turn}
 	if q != nil && q.move != nil {
-		is := q.move
-		if err := is.admits(now, b); err != nil {
+		is := q.move.record()
+		if err := is.Begins(now.Steady, b); err != nil {
 			return broker.Move{}, err
 		}
-		if is.id == b.ID {
-			rec = is.moveRec
+		if is.ID == b.ID {
+			rec = q.move.moveRec
 			rec.state = b.State
 		}
 	}
 	switch {
 	case b.State == broker.Leaving:
-		rec.runner, rec.until = b.Runner, satAdd(now.Steady, int64(ttl(b.TTL)))
+		rec.runner, rec.until = b.Runner, satAdd(now.Steady, int64(MoveLasts(b.TTL)))
 	case q == nil || q.move == nil || q.move.id != b.ID:
 		rec.delta = now.Steady - b.Now.UnixNano()
 		rec.base, rec.first, rec.room = s.seq, b.First, max(b.Seq, b.First)-b.First+seqRoom
+		if rec.room > maxSeq-min(s.seq, maxSeq) {
+			rec.first, rec.room = b.Seq, seqRoom // those before are placed as they come
+		}
 	}
 	s.setMove(w, b.Queue, rec, rec.state == broker.Leaving)
 	return s.describeMove(now, s.queues[b.Queue]), nil
 }
 
-func ttl(d time.Duration) time.Duration {
-	if d <= 0 {
-		return broker.MoveTTL
+// under returns the record of a queue's move, nil for none, and the queue.
+func (s *State) under(queue string) (q *queue, r MoveRecord) {
+	if q = s.queues[queue]; q != nil {
+		r = q.move.record()
 	}
-	return d
-}
-
-// admits says why a move cannot begin, or go on, where m is.
-func (m *move) admits(now Now, b *broker.MoveBegin) error {
-	refuse := func(why string, args ...any) error {
-		return fmt.Errorf("%w: queue %s %s: %s", broker.ErrConflict, b.Queue, m.about(), fmt.Sprintf(why, args...))
-	}
-	same, turns := m.id == b.ID, m.id == b.Turn && !b.Turn.IsZero()
-	if !same && !m.out.empty() && (!turns || m.batch != b.TurnBatch) {
-		return refuse("batch %d is on its way there", m.batch)
-	}
-	leaves := m.state == broker.Leaving || m.state == broker.Left
-	switch {
-	case turns:
-		return nil
-	case same && leaves != (b.State == broker.Leaving):
-		return refuse("it cannot go the other way")
-	case same && b.State == broker.Leaving && m.runner != b.Runner && now.Steady < m.until:
-		return refuse("another run of this move goes on; if it is gone, try again in %v", time.Duration(m.until-now.Steady).Round(time.Millisecond))
-	case same || m.state == broker.Arrived:
-		return nil
-	case m.state == broker.Left && b.State == broker.Arriving:
-		return nil
-	case m.state == broker.Left:
-		return refuse("only there can more of it go, or from there")
-	}
-	return refuse("that move has to end first")
-}
-
-// about says what the record is of.
-func (m *move) about() string {
-	if m.state == broker.Arrived {
-		return "has arrived from " + m.peer
-	}
-	return m.said()
-}
-
-// under returns the queue's move, if it is the one that a call is about.
-func (s *State) under(queue string, id broker.ID, states ...broker.MoveState) (*queue, error) {
-	q := s.queues[queue]
-	if q == nil || q.move == nil {
-		return nil, fmt.Errorf("%w: queue %s has no record of a move", broker.ErrNotFound, queue)
-	}
-	if q.move.id != id {
-		return nil, fmt.Errorf("%w: queue %s %s by another move", broker.ErrConflict, queue, q.move.about())
-	}
-	for _, is := range states {
-		if q.move.state == is {
-			return q, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: queue %s %s", broker.ErrConflict, queue, q.move.about())
+	return q, r
 }
 
 // EndMove ends a move at this side. An error means that nothing was written.
 func (s *State) EndMove(w *Writer, e *broker.MoveEnd) error {
-	q, err := s.under(e.Queue, e.ID, broker.Leaving, broker.Left, broker.Arriving, broker.Arrived)
-	if err != nil {
+	q, is := s.under(e.Queue)
+	to, err := is.Ends(e)
+	if err != nil || to == is.State {
 		return err
 	}
-	m := q.move
-	if m.batch != e.Batch {
-		return fmt.Errorf("%w: queue %s is at batch %d of its move, not %d", broker.ErrConflict, e.Queue, m.batch, e.Batch)
-	}
-	rec := m.moveRec
-	switch {
-	case e.Forget && m.state != broker.Left && m.state != broker.Arrived && m.batch > 0:
-		return fmt.Errorf("%w: queue %s %s: that move has to end first", broker.ErrConflict, e.Queue, m.said())
-	case e.Forget:
+	rec := q.move.moveRec
+	switch rec.state = to; to {
+	case 0:
 		rec = moveRec{}
-	case m.state == broker.Leaving:
-		rec.state = broker.Left
-	case m.state == broker.Arriving:
-		rec.state, rec.settled = broker.Arrived, true
-	default:
-		return nil
+	case broker.Arrived:
+		rec.settled = true
 	}
 	s.setMove(w, e.Queue, rec, false)
 	return nil
@@ -334,7 +281,7 @@ func (s *State) worksAgain(q *queue, at int64) {
 func (q *queue) endKeys(left bool) {
 	for name, h := range q.keys {
 		if q.gone(h) || left && q.move.told[name] == h.id {
-			delete(q.keys, name)
+			q.dropKey(name)
 		}
 	}
 }

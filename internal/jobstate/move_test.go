@@ -436,3 +436,26 @@ func TestMovesToAndFroDoNotUseUpTheNumbersOfEnqueues(t *testing.T) {
 		}
 	}
 }
+
+func TestMovesFromABrokerWithLargeNumbersDoNotUseUpThoseOfEnqueues(t *testing.T) {
+	h := newMovers(t, 1).sides[0]
+	begin := func(first, seq uint64) uint64 {
+		t.Helper()
+		id := broker.NewID()
+		h.do(func() error {
+			_, err := h.s.BeginMove(&h.w, h.now, &broker.MoveBegin{ID: id, Queue: "far", State: broker.Arriving, Peer: "there", Now: time.Unix(1, 0), First: first, Seq: seq})
+			return err
+		})
+		h.do(func() error { return h.s.EndMove(&h.w, &broker.MoveEnd{ID: id, Queue: "far", Forget: true}) })
+		return h.s.seq
+	}
+	begin(1<<47, 1<<48)
+	if seq := begin(0, 1<<46); seq < 1<<46 || seq > 1<<46+1<<22 {
+		t.Errorf("numbers are at %d", seq)
+	}
+	for range 10 {
+		if seq := begin(0, 1<<46); seq > 1<<47+1<<24 {
+			t.Fatalf("numbers are at %d", seq)
+		}
+	}
+}

@@ -95,7 +95,8 @@ func (s *State) moveAll(w *Writer, j *job, move func(ref broker.Ref, what string
 	switch {
 	case sound || j.state().Final():
 	case j.order == 0: // it is on its way to another store, in no list
-		j.flags &^= waitsBatch | scheduled
+		s.setLater(j, false)
+		j.flags &^= waitsBatch
 		j.become(broker.Dead)
 		j.because(reasonDamaged)
 	default:

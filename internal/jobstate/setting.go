@@ -3,11 +3,9 @@ package jobstate
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
-	"reflect"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -54,7 +52,7 @@ func (t *setting) at(l layer) **broker.Setting {
 // Configure makes a change of a queue's settings. An error means that nothing
 // was written.
 func (s *State) Configure(w *Writer, queue string, c *broker.Change) error {
-	if err := checkChange(queue, c); err != nil {
+	if err := CheckChange(queue, c); err != nil {
 		return err
 	}
 	q := s.queues[queue]
@@ -79,7 +77,7 @@ func (s *State) Configure(w *Writer, queue string, c *broker.Change) error {
 	}
 	edits := q.edits(l, c)
 	after := q.edited(edits)
-	if err := checkRules(after); err != nil {
+	if err := CheckLimits(inForce(after)); err != nil {
 		return err
 	}
 	for _, name := range slices.Concat(c.Pause, c.Resume) {
@@ -102,54 +100,13 @@ func (s *State) Configure(w *Writer, queue string, c *broker.Change) error {
 	return nil
 }
 
-func checkChange(queue string, c *broker.Change) error {
-	if err := broker.ValidName(queue); err != nil {
-		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
-	}
-	if err := c.Validate(); err != nil {
-		return err
-	}
-	for i := range c.Set {
-		if err := checkRate(&c.Set[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkSetting refuses what can never be right.
-func checkSetting(t *broker.Setting) error {
-	if err := t.Validate(); err != nil {
-		return err
-	}
-	return checkRate(t)
-}
-
-func checkRate(t *broker.Setting) error {
-	if t.Kind == broker.LimitSetting && t.Limit.Running == 0 {
-		if err := rateOf(t.Limit).Validate(); err != nil {
-			return fmt.Errorf("%w: limit %q: %w", broker.ErrInvalid, t.Name, err)
-		}
-	}
-	return nil
-}
-
 // edits lists what a change does, leaving out what is so already.
 func (q *queue) edits(l layer, c *broker.Change) (edits []edit) {
 	for i := range c.Set {
-		t := c.Set[i]
+		t := KeptSetting(c, i)
 		name := settingName{t.Kind, t.Name}
-		t.Owner, t.Revision, t.Declared = "", 0, nil
-		if c.Declare {
-			t.Owner = c.Owner
-		}
-		if t.Schedule != nil {
-			sched := *t.Schedule
-			sched.Paused, sched.Due = false, time.Time{}
-			t.Schedule = &sched
-		}
-		if old := q.settings[name]; old == nil || !same(*old.at(l), &t) {
-			edits = append(edits, edit{name, l, &t})
+		if old := q.settings[name]; old == nil || !SameSetting(*old.at(l), t) {
+			edits = append(edits, edit{name, l, t})
 		}
 	}
 	if c.Declare {
@@ -176,16 +133,6 @@ func (q *queue) edits(l layer, c *broker.Change) (edits []edit) {
 	return edits
 }
 
-// same compares settings but for their revision.
-func same(a, b *broker.Setting) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	x, y := *a, *b
-	x.Revision, y.Revision = 0, 0
-	return reflect.DeepEqual(x, y)
-}
-
 func (q *queue) settingNames() []settingName {
 	return slices.SortedFunc(maps.Keys(q.settings), func(a, b settingName) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
@@ -197,6 +144,17 @@ func (q *queue) revisionOf(name settingName) uint64 {
 		return t.inForce().Revision
 	}
 	return 0
+}
+
+// inForce lists the settings that are.
+func inForce(all map[settingName]setting) iter.Seq[*broker.Setting] {
+	return func(yield func(*broker.Setting) bool) {
+		for _, t := range all {
+			if !yield(t.inForce()) {
+				return
+			}
+		}
+	}
 }
 
 // edited is what a queue's settings are once edits are made.
@@ -213,31 +171,6 @@ func (q *queue) edited(edits []edit) map[settingName]setting {
 		}
 	}
 	return after
-}
-
-// checkRules refuses what would bind a task by too many limits.
-func checkRules(after map[settingName]setting) error {
-	binds := map[string][]string{}
-	for name, t := range after {
-		if l := t.inForce().Limit; l != nil {
-			for _, task := range l.Tasks {
-				binds[task] = append(binds[task], name.name)
-			}
-		}
-	}
-	for task, limits := range binds {
-		if len(limits) > broker.MaxTaskLimits {
-			slices.Sort(limits)
-			return fmt.Errorf("%w: task %s would be bound by %d limits (%s), at most %d may: clear one, or leave the task out of one",
-				broker.ErrInvalid, task, len(limits), strings.Join(limits, ", "), broker.MaxTaskLimits)
-		}
-	}
-	return nil
-}
-
-// sameInstants reports whether two schedules fire at the same instants.
-func sameInstants(a, b *broker.Schedule) bool {
-	return a == nil || b == nil || a.Spec == b.Spec && a.Zone == b.Zone && a.DST == b.DST
 }
 
 // govern puts the settings of a kind in force.

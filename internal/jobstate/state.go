@@ -27,7 +27,8 @@ type State struct {
 	seq       uint64 // of the last enqueue
 	lastPlace int64  // of the last job that was ready at once: places never step back
 
-	capacities int // that are in force: they bind every enqueue
+	capacities int   // that are in force: they bind every enqueue
+	room       int64 // see Room
 
 	clock    int64            // base of the last frame
 	epoch    uint32           // the current one
@@ -167,6 +168,7 @@ func (s *State) Queues() []string {
 func (s *State) makeQueue(name string) *queue {
 	q := newQueue(s, name)
 	s.queues[name] = q
+	s.room += queueRoom + int64(len(name))
 	return q
 }
 
@@ -181,6 +183,7 @@ func newQueue(s *State, name string) *queue {
 func (q *queue) makeTask(name string) *task {
 	t := &task{name: name, queue: q, lanes: map[laneKey]*lane{}, open: stand{queue: q}}
 	q.tasks[name] = t
+	q.state.room += taskRoom + int64(len(name))
 	i, _ := slices.BinarySearchFunc(q.order, name, func(t *task, name string) int { return strings.Compare(t.name, name) })
 	q.order = slices.Insert(q.order, i, t)
 	t.rules = q.rulesOf(name)
@@ -206,6 +209,7 @@ func (s *State) newLane(k laneKey, t *task) *lane {
 	l := &lane{laneKey: k, task: t}
 	t.queue.join(l)
 	t.queue.turnOf(k.priority).lanes++
+	s.room += k.room()
 	if n := len(s.unused) - 1; n >= 0 {
 		l.self = s.unused[n]
 		s.unused = s.unused[:n]
@@ -296,8 +300,7 @@ func (s *State) remove(j *job) {
 		s.freeKey(j)
 	}
 	s.unref(l)
-	s.lives.give(j.life)
-	s.jobs.give(j)
+	s.forget(j)
 }
 
 // unref ends a job's membership in a lane, and the lane with its last job:
@@ -306,6 +309,7 @@ func (s *State) unref(l *lane) {
 	l.refs--
 	if l.refs == 0 {
 		delete(l.task.lanes, l.laneKey)
+		s.room -= l.room()
 		s.lanes[l.self] = nil
 		s.unused = append(s.unused, l.self)
 		l.unbind()

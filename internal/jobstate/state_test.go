@@ -238,6 +238,7 @@ func encode(t testing.TB, s *State) []byte {
 // check compares the kept numbers with a recount.
 func check(t testing.TB, s *State) {
 	t.Helper()
+	checkRoom(t, s)
 	jobs, withLife := 0, 0
 	for _, q := range s.queues {
 		for j := range q.kept() {

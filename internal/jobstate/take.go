@@ -1,7 +1,6 @@
 package jobstate
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/spoolq/spool/broker"
@@ -24,22 +23,16 @@ func (t *takeRec) empty() bool {
 // Take takes a batch of a queue that leaves. The jobs of the answer stand in
 // out: the caller fills them in. An error means that nothing was written.
 func (s *State) Take(w *Writer, now Now, r *broker.MoveTake) (b broker.MoveBatch, out []OutJob, err error) {
-	q, err := s.under(r.Queue, r.ID, broker.Leaving)
-	if err != nil {
+	q, is := s.under(r.Queue)
+	if err := is.Takes(now.Steady, r); err != nil {
 		return b, nil, err
 	}
 	m := q.move
-	switch {
-	case m.runner != r.Runner && now.Steady < m.until:
-		return b, nil, fmt.Errorf("%w: queue %s %s: another run of this move goes on", broker.ErrConflict, r.Queue, m.said())
-	case r.Batch != m.batch+1 && (r.Batch != m.batch || m.batch == 0):
-		return b, nil, fmt.Errorf("%w: queue %s is at batch %d of its move: %d is neither it nor the next", broker.ErrConflict, r.Queue, m.batch, r.Batch)
-	}
 	s.promote(q, now)
 	if r.Batch == m.batch+1 {
 		s.takeNext(w, now, q, r.Max)
 	}
-	if until := satAdd(now.Steady, int64(ttl(r.TTL))); m.runner != r.Runner || until-m.until > int64(ttl(r.TTL))/3 {
+	if until := satAdd(now.Steady, int64(MoveLasts(r.TTL))); m.runner != r.Runner || until-m.until > int64(MoveLasts(r.TTL))/3 {
 		rec := m.moveRec
 		rec.runner, rec.until = r.Runner, until
 		s.setMove(w, q.name, rec, true)
@@ -253,8 +246,7 @@ func (s *State) dropOut(m *move) {
 			s.uses.drop(x.result)
 		}
 		s.unref(s.laneOf(j))
-		s.lives.give(j.life)
-		s.jobs.give(j)
+		s.forget(j)
 	}
 	m.out = outbox{}
 }

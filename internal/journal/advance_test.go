@@ -46,7 +46,7 @@ func TestAdvanceReadsLittle(t *testing.T) {
 			if epoch, stateful := b.Last(); epoch != 7 || stateful {
 				t.Errorf("the last frame: epoch %d, stateful %v", epoch, stateful)
 			}
-			must(t, b.Reserve(1, Enqueue))
+			must(t, b.Reserve(1, Enqueue, 0))
 			must(t, errOf(b.Append([]byte("b"), FrameHeader{Stateful: true})))
 		})
 		if read > 64<<10 {
@@ -80,11 +80,12 @@ func TestAdvanceSkipsWhatACompactionDropped(t *testing.T) {
 func TestAdvanceLeavesWhatHasToBeFoundToOthers(t *testing.T) {
 	m := crashfs.New(crashfs.Config{Seed: 1})
 	w := &world{m: m}
-	a := mustOpenOn(t, m.Process())
+	roomy := func(o *Options) { o.FirstSegmentBytes = 64 << 10 } // so that the first write is that of the frame
+	a := mustOpenOn(t, m.Process(), roomy)
 	must(t, w.append(a, 10))
 	victim := m.Process()
-	dead := mustOpenOn(t, victim)
-	b := mustOpenOn(t, m.Process())
+	dead := mustOpenOn(t, victim, roomy)
+	b := mustOpenOn(t, m.Process(), roomy)
 	m.Inject(func(op crashfs.Op) error {
 		if op.Process == victim && op.Kind == crashfs.OpWriteAt {
 			return crashfs.ShortWrite{N: 85, Err: crashfs.ErrKilled}

@@ -26,7 +26,7 @@ func BenchmarkLock(b *testing.B) {
 func commitOne(b *testing.B, l *Log, body []byte) {
 	must(b, l.Lock())
 	must(b, l.CatchUp(discard))
-	must(b, l.Reserve(len(body), Settle))
+	must(b, l.Reserve(len(body), Settle, 0))
 	buf, _, _ := l.Body()
 	must(b, errOf(l.Append(append(buf, body...), FrameHeader{Count: 1})))
 	l.Unlock()

@@ -66,8 +66,8 @@ func (w *checkpointWriter) flush() {
 // WriteCheckpoint writes checkpoint n, the state at the start of segment n+1:
 // durable under its name when nil is returned, in use once Flip has named it.
 // n must be sealed and larger than the current checkpoint; COMPACT is held.
-// write may be called a second time, from the start: when the disk is full,
-// the checkpoint goes into the room that RESERVE keeps.
+// write may be called again, from the start: when the disk is full, the
+// checkpoint goes into the room that RESERVE keeps.
 func (l *Log) WriteCheckpoint(n uint64, write func(io.Writer) error) error {
 	if !l.compact.Load() {
 		return ErrNotLocked
@@ -83,12 +83,15 @@ func (l *Log) WriteCheckpoint(n uint64, write func(io.Writer) error) error {
 		return fmt.Errorf("write checkpoint %d: %w", n, err)
 	}
 	tmp := join(l.dir, checkpointName(n)+".tmp")
-	err = l.fillCheckpoint(tmp, os.O_TRUNC, foot, write)
-	if noSpace(err) {
+	full := l.Full()
+	if !full {
+		err = l.fillCheckpoint(tmp, os.O_TRUNC, foot, write)
+		full = noSpace(err)
+	}
+	if full {
+		l.setFull(true)
 		l.askPrepare(true)
-		if rerr := l.sys.Rename(join(l.dir, reserveName), tmp); rerr == nil {
-			err = l.fillCheckpoint(tmp, 0, foot, write)
-		}
+		err = l.intoReserve(tmp, foot, write)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("write checkpoint %d: %w", n, diskFull(err)), l.removeIfThere(tmp))
@@ -188,6 +191,8 @@ func (l *Log) commit(next Current) error {
 		return err
 	}
 	l.control.raiseWord(ctlGeneration, next.Generation)
+	l.forgetPeak(next.Checkpoint)
+	l.control.store(ctlCover, 0) // it depends on how large the last checkpoint is
 	l.curMu.Lock()
 	l.cur = next
 	l.curMu.Unlock()
@@ -249,12 +254,14 @@ func (l *Log) Drop(keep func(FileID) bool) (removed int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("drop files: %w", err)
 	}
-	prep, err := l.tryPrep()
-	if err != nil {
-		return 0, fmt.Errorf("drop files: %w", err)
-	}
-	if prep {
-		defer l.prepUnlock()
+	prep := l.lent
+	if !prep {
+		if prep, err = l.tryPrep(); err != nil {
+			return 0, fmt.Errorf("drop files: %w", err)
+		}
+		if prep {
+			defer l.prepUnlock()
+		}
 	}
 	if err := l.syncDir(); err != nil { // who flipped may have died before
 		return 0, fmt.Errorf("drop files: %w", err)

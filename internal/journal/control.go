@@ -37,6 +37,10 @@ const (
 	ctlPoison     = 24 // flagSet: poisoned
 	ctlFull       = 25 // flagSet: the reserve is missing
 	ctlGeneration = 26 // that of CURRENT
+	ctlState      = 27 // bytes that a checkpoint takes, see SetState
+	ctlStateCheck = 28
+	ctlCover      = 29 // for how many bytes of state RESERVE is large enough; 0: not known
+	ctlPeak       = 30 // the most that the state took at the end of a segment that is in no checkpoint
 	ctlClock      = 32 // the caller's, see SetClock
 	ctlClockCheck = 33
 
@@ -82,6 +86,9 @@ func (c *control) mapWords() error {
 	}
 	if size < controlSize {
 		if _, err := c.file.WriteAt(make([]byte, controlSize-size), size); err != nil {
+			return err
+		}
+		if err := c.file.Sync(); err != nil { // for its room: a full disk would have none after a power cut
 			return err
 		}
 	}

@@ -147,7 +147,7 @@ func TestWritingNeedsTheLockAndCatchUp(t *testing.T) {
 	l, peer := open(t, dir), open(t, dir)
 	check := func(when string) {
 		t.Helper()
-		if err := l.Reserve(10, Settle); !errors.Is(err, ErrNotLocked) {
+		if err := l.Reserve(10, Settle, 0); !errors.Is(err, ErrNotLocked) {
 			t.Errorf("%s: Reserve says %v", when, err)
 		}
 		if _, err := l.Append([]byte("x"), FrameHeader{}); !errors.Is(err, ErrNotLocked) {
@@ -164,7 +164,7 @@ func TestWritingNeedsTheLockAndCatchUp(t *testing.T) {
 	locked(t, l, func() {
 		check("before CatchUp")
 		must(t, l.CatchUp(discard))
-		must(t, l.Reserve(1, Enqueue))
+		must(t, l.Reserve(1, Enqueue, 0))
 	})
 	check("after Unlock")
 	add(t, peer, "between")

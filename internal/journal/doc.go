@@ -9,7 +9,7 @@
 //	COMPACT, PREP    held by who builds a checkpoint; by who prepares segments
 //	CONTROL          4 KiB, mapped by every handle: hints only
 //	POISON           why nobody may write any more
-//	RESERVE          room for the next checkpoint on a full disk
+//	RESERVE          room for compactions on a full disk, as much as checkpoints need
 //	000012.idx       checkpoint: the state at the start of segment 13
 //	000013.log       a segment; the ones after the active one are zero-filled
 //	000004.pay       a payload file: payloads moved out of sparse segments

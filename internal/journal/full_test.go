@@ -96,7 +96,7 @@ func TestACheckpointFitsOnAFullDisk(t *testing.T) {
 	must(t, l.Scan(1, 1, bodies(&state)))
 	calls := 0
 	must(t, l.WriteCheckpoint(1, func(w io.Writer) error { calls++; return encodeTexts(w, state) }))
-	if calls != 2 {
+	if calls != 3 { // without room, to see how much it takes, and in RESERVE
 		t.Errorf("the checkpoint was written %d times; was the disk full?", calls)
 	}
 	// CURRENT itself takes a block: whatever is in the way is dropped first.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spoolq/spool/internal/vfs"
@@ -39,7 +40,7 @@ func appendOne(l *Log, s string, class Class) error {
 	if err := l.CatchUp(discard); err != nil {
 		return err
 	}
-	if err := l.Reserve(len(s), class); err != nil {
+	if err := l.Reserve(len(s), class, 0); err != nil {
 		return err
 	}
 	buf, _, _ := l.Body()
@@ -105,11 +106,15 @@ func decodeTexts(r io.Reader) ([]string, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		b := make([]byte, binary.LittleEndian.Uint32(n[:]))
+		size, xs := binary.LittleEndian.Uint32(n[:]), uint32(0)
+		if size&shortText != 0 {
+			size, xs = size&shortStem, size&^shortText>>16
+		}
+		b := make([]byte, size)
 		if _, err := io.ReadFull(r, b); err != nil {
 			return nil, err
 		}
-		texts = append(texts, string(b))
+		texts = append(texts, string(b)+strings.Repeat("x", int(xs)))
 	}
 }
 

@@ -79,6 +79,7 @@ type Log struct {
 	poisoned atomic.Pointer[poison]
 	broken   atomic.Bool // this handle itself was told of a failure
 	prepare  chan struct{}
+	lent     bool         // this handle holds PREP for a compaction, see Lend; under COMPACT
 	lastAsk  atomic.Int64 // when PrepareWanted last fired for a full disk
 }
 

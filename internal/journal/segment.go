@@ -75,10 +75,9 @@ func (l *Log) makeFile(name string, head []byte, size int64) error {
 	if len(head) > 0 {
 		_, err = f.WriteAt(head, 0)
 	}
-	zeros := make([]byte, min(size, zeroChunk))
-	for off := int64(len(head)); off < size && err == nil; off += int64(len(zeros)) {
-		_, err = f.WriteAt(zeros[:min(int64(len(zeros)), size-off)], off)
-		if err == nil && (off+int64(len(zeros)))/syncPiece > off/syncPiece {
+	for off := int64(len(head)); off < size && err == nil; off += zeroChunk {
+		_, err = f.WriteAt(zeros[:min(zeroChunk, size-off)], off)
+		if err == nil && (off+zeroChunk)/syncPiece > off/syncPiece {
 			err = f.Sync()
 		}
 	}

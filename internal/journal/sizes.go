@@ -81,31 +81,6 @@ func (l *Log) LogBytes() int64 {
 	return l.bytesBetween(Pos{Segment: l.Current().Checkpoint + 1}, pos)
 }
 
-// Unused returns the bytes of the sealed segments for which needed is false,
-// less the room that sealing the active one now would waste.
-func (l *Log) Unused(needed func(FileID) bool) (bytes int64) {
-	names, err := l.sys.ReadDir(l.dir)
-	if err != nil {
-		return 0
-	}
-	pos := l.Pos()
-	for _, name := range names {
-		n, ok := parseNumber(name, ".log")
-		if !ok || n > pos.Segment || needed(SegmentFile(n)) && n < pos.Segment {
-			continue
-		}
-		size, err := l.FileBytes(SegmentFile(n))
-		switch {
-		case err != nil:
-		case n == pos.Segment:
-			bytes -= size - pos.Offset
-		default:
-			bytes += size
-		}
-	}
-	return bytes
-}
-
 // UpTo returns how much log lies between the read position and the start of
 // segment n; not ok when some of it is gone.
 func (l *Log) UpTo(n uint64) (bytes int64, ok bool) {

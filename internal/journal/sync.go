@@ -44,10 +44,21 @@ func (l *Log) published() Pos {
 // syncPublished syncs the active segment: each other one was synced before the
 // next was begun.
 func (l *Log) syncPublished() error {
-	if err := l.Poisoned(); err != nil {
-		return err
+	for {
+		if err := l.Poisoned(); err != nil {
+			return err
+		}
+		end := l.published()
+		err := l.syncUpTo(end)
+		if !errors.Is(err, fs.ErrNotExist) || l.published().Segment == end.Segment {
+			return err
+		}
+		// It was sealed meanwhile, and dropped: the next holds what is left to sync.
 	}
-	end := l.published()
+}
+
+// syncUpTo syncs the segment of an end of the log that was published.
+func (l *Log) syncUpTo(end Pos) error {
 	segment := end.Segment
 	if end.Offset == 0 {
 		segment-- // the end of that one is what there is to sync

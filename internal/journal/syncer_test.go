@@ -174,3 +174,32 @@ func TestNobodySyncsAfterAFailedSync(t *testing.T) {
 		}
 	})
 }
+
+// TestASyncFollowsTheLogPastACompaction lets the segment that is to be synced be
+// sealed and dropped between the look where the log ends and the open.
+func TestASyncFollowsTheLogPastACompaction(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	busy, idle := mustOpenOn(t, m.Process()), mustOpenOn(t, m.Process())
+	must(t, appendOne(busy, "one", Settle))
+	did := false
+	m.Inject(func(op crashfs.Op) error {
+		if op.Kind != crashfs.OpOpen || !strings.HasSuffix(op.Path, SegmentFile(1).Name()) || did {
+			return nil
+		}
+		did = true
+		must(t, errOf(busy.TryCompactLock()))
+		locked(t, busy, func() { must(t, busy.CatchUp(discard)); must(t, errOf(busy.Seal(0))) })
+		must(t, busy.WriteCheckpoint(1, writeTexts("one")))
+		must(t, busy.Flip(Current{Checkpoint: 1}))
+		must(t, errOf(busy.Drop(func(FileID) bool { return false })))
+		busy.CompactUnlock()
+		return nil
+	})
+	must(t, idle.Sync())
+	if !did {
+		t.Error("nothing was dropped")
+	}
+	if end := busy.Pos(); idle.Durable().Before(end) {
+		t.Errorf("durable up to %v, the log ends at %v", idle.Durable(), end)
+	}
+}

@@ -1,6 +1,9 @@
 package journal
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Class says what a frame is for, and so whether it may use the reserve.
 type Class uint8
@@ -17,6 +20,7 @@ type FrameHeader struct {
 	Count    int // records in the body
 	Epoch    uint32
 	Stateful bool
+	Adds     int64 // by how many bytes a checkpoint becomes larger at most, see SetState; not written
 }
 
 // maxKept is how large a buffer is kept for the next frame.
@@ -30,13 +34,16 @@ func (l *Log) endSpace() int64 { return frameSize(l.rollSize) }
 func (l *Log) mayWrite() bool { return l.held.Load() && l.ready != 0 && l.ready == l.turn.Load() }
 
 // Reserve makes room for a frame whose body is about n bytes: it begins the
-// next segment when the active one is full, or when n is over 1 MiB. LOCK must
-// be held and the handle caught up. Call it before deciding anything that
-// depends on where bytes will lie.
+// next segment when the active one is full, or when n is over 1 MiB; and for an
+// Enqueue, of which a checkpoint becomes larger by adds bytes at most, it makes
+// sure that one will fit even on a full disk. LOCK must be held and the handle
+// caught up. Call it before deciding anything that depends on where bytes will
+// lie.
 //
-// It returns ErrDiskFull for an Enqueue while the reserve is missing,
-// ErrPoisoned, or ErrTooLarge when n is over MaxBody.
-func (l *Log) Reserve(n int, class Class) error {
+// It returns ErrDiskFull, with how much room is missing, for an Enqueue while the
+// reserve is; and for a Settle that has no place until a Prepare or a compaction
+// makes one. It returns ErrPoisoned, or ErrTooLarge when n is over MaxBody.
+func (l *Log) Reserve(n int, class Class, adds int64) error {
 	if !l.mayWrite() {
 		return ErrNotLocked
 	}
@@ -46,25 +53,40 @@ func (l *Log) Reserve(n int, class Class) error {
 	if n > MaxBody {
 		return fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
 	}
-	if class == Enqueue && l.Full() {
+	err := l.place(n, class, adds)
+	if errors.Is(err, ErrDiskFull) {
+		l.setFull(true)
 		l.askPrepare(true)
-		return fmt.Errorf("%w: the reserve is missing", ErrDiskFull)
-	}
-	if l.mustRoll(n) {
-		if err := l.rollFor(n, class); err != nil {
-			return err
+		if class == Enqueue {
+			return l.refusal(adds)
 		}
 	}
-	if class == Enqueue {
-		if err := l.extend(n); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	l.askSync()
 	if need := headerSize + n + frameAlign; cap(l.out) < need {
 		l.out = make([]byte, 0, max(need, 2*cap(l.out), 16<<10))
 	}
 	return nil
+}
+
+// place finds the segment for a frame, and makes sure that it has the room.
+func (l *Log) place(n int, class Class, adds int64) error {
+	if class == Enqueue {
+		if l.Full() {
+			return ErrDiskFull
+		}
+		if err := l.cover(adds); err != nil {
+			return err
+		}
+	}
+	if l.mustRoll(n) {
+		if err := l.rollFor(n, class); err != nil {
+			return err
+		}
+	}
+	return l.extendOrRoll(n, class)
 }
 
 // carried is what heads and ends take over from the frame before.
@@ -125,6 +147,7 @@ func (l *Log) Append(body []byte, h FrameHeader) (next Pos, err error) {
 		return Pos{}, fmt.Errorf("append frame: %w", err)
 	}
 	defer l.files.put(f)
+	l.addState(h.Adds)
 	l.control.store(ctlFlight, pack(l.at.pos))
 	if err := l.writeFrame(f, KindData, l.space(body), h); err != nil {
 		return Pos{}, fmt.Errorf("append frame: %w", err)

@@ -78,11 +78,15 @@ func (r *run) forgetBoth(ctx context.Context, from, to broker.Move) error {
 
 // turnFrom lets the queue arrive where it left.
 func (r *run) turnFrom(ctx context.Context, to broker.Move) error {
+	to, err := r.onClock(ctx, r.to, to)
+	if err != nil {
+		return err
+	}
 	b := broker.MoveBegin{
 		ID: broker.NewID(), Queue: r.p.Queue, State: broker.Arriving, Peer: r.to.Name,
 		Turn: r.id, TurnBatch: r.batch, Now: to.Now, First: to.First, Seq: to.Seq,
 	}
-	_, err := repeat(ctx, func(c broker.Call) (broker.Move, error) { return r.from.Broker.BeginMove(ctx, c, b) })
+	_, err = repeat(ctx, func(c broker.Call) (broker.Move, error) { return r.from.Broker.BeginMove(ctx, c, b) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.from.Name, err)
 	}

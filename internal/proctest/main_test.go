@@ -18,6 +18,7 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker/filebroker"
+	"github.com/spoolq/spool/broker/httpbroker"
 	"github.com/spoolq/spool/broker/redisbroker"
 	"github.com/spoolq/spool/internal/vfs"
 )
@@ -41,6 +42,7 @@ type plan struct {
 	Ticks       bool   // of a flow worker: it declares schedules
 	Relay       bool   // of a producer: its jobs have follow-ups in the other queues
 	Replicas    int    // on Redis: how many have to confirm
+	Addr        string // of an HTTP server: where it listens
 	Calls       int    // of a server: it kills itself before it answers this one; 0: never
 
 	// Wall is by how much the process's own wall clock is off. The monotonic
@@ -56,6 +58,7 @@ const (
 	asHammer   = "hammer"
 	asFlow     = "flow"
 	asServer   = "server"
+	asHTTP     = "http server"
 )
 
 var roles = map[string]func(*teller, plan) error{
@@ -65,6 +68,7 @@ var roles = map[string]func(*teller, plan) error{
 	asHammer:   runHammer,
 	asFlow:     runFlow,
 	asServer:   runServer,
+	asHTTP:     runHTTP,
 }
 
 func TestMain(m *testing.M) {
@@ -195,7 +199,10 @@ func untilTold(other func(order)) (context.Context, context.CancelFunc) {
 var moveWall func(time.Duration) error
 
 func openStore(p plan) (*spool.Client, error) {
-	if strings.Contains(p.Store, "://") {
+	switch {
+	case httpbroker.IsURL(p.Store):
+		return openHTTP(p)
+	case strings.Contains(p.Store, "://"):
 		return openRedis(p)
 	}
 	cfg := filebroker.Config{AllowUnsafeFS: true} // a container's temporary directory is an overlay
@@ -207,6 +214,16 @@ func openStore(p plan) (*spool.Client, error) {
 		return nil, err
 	}
 	return spool.New(b, spool.Config{}), nil
+}
+
+// openHTTP is openRedis for a server of spool serve.
+func openHTTP(p plan) (*spool.Client, error) {
+	for begun := now(); ; <-time.After(20 * time.Millisecond) {
+		b, err := httpbroker.Open(context.Background(), p.Store, httpbroker.Config{})
+		if err == nil || now()-begun > patience {
+			return spool.New(b, spool.Config{}), err
+		}
+	}
 }
 
 // openRedis tries again while the server is not there: whoever starts a process

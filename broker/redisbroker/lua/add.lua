@@ -115,11 +115,13 @@ function Add.replace(id, n, task, until_)
 	Wake.tell(j)
 end
 
--- members refuses a call that makes a batch with a job that would not be added.
+-- members refuses a call that makes a batch with a job that would not be added, or
+-- would change one that has left by a move.
 function Add.members(jobs)
 	for k, n in ipairs(jobs) do
 		if n.batch ~= Calls.none and Job.load(n.id) and not Job.load(n.batch) then
 			return INVALID .. str('member ' .. k .. ' of a new batch is there already')
 		end
 	end
+	if Q.is(RESTS) then return Move.refuses(jobs) end
 end

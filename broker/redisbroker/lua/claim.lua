@@ -7,57 +7,74 @@
 -- It writes KEYS[1], j, x, l, o, h, r, n, L*, e, w, and u, v, F, W, Y, y, p, m, H, K, z*, Z, i.
 
 local IDLE, MARK, PAST = 1, 2, 4
+local sub, byte = string.sub, string.byte
+local SMALL = 1024 -- bytes of records that are written anew, many at a time, in place of their headers alone
 local STEPS = 100 -- lanes that one claim may find blocked, or take a single job of
 
--- quick leases a job of a lane that no limit binds and no order, as far as nothing
--- is special about its record s (see Job.format): most jobs. It patches the header
--- in place of taking it apart. It returns whether it did.
-local function quick(c, id, member, s)
-	local state, flags = unpack_('>BI2', s)
-	if state < READY * 32 or state >= LEASED * 32 or flags ~= 0 and flags ~= APART or string.sub(s, 79, 80) ~= '\0\0' then return false end
-	local token, attempts = unpack_('>I7I4', s, 58)
-	local seq = Q.next()
-	local sq = pack('>I6', seq)
-	token = max(seq, token + 1)
-	local head = c.front .. string.sub(s, 4, 23) .. sq .. string.sub(s, 30, 36) .. c.times .. pack('>I7I4', token, attempts + 1) ..
-		string.sub(s, 69, 84)
-	call('SETRANGE', P .. 'j' .. id, 0, head)
-	if flags == APART then c.apart[string.sub(s, 24, 29) .. id] = false end
-	c.listed[sq .. id] = Q.now
-	c.leases[id] = c.expires
-	c.workers[id] = c.worker
-	c.passed[#c.passed + 1] = member
-	c.size = c.size + unpack_('>I4', s, 81)
-	c.n = c.n + 1
-	c.keep[c.n] = id .. pack('>I8', token)
-	c.out[c.n] = id .. pack('>I4', #s) .. head .. string.sub(s, 85) .. c.names
-	c.bytes = c.bytes - #s
-	return true
+-- simple reports whether nothing is special about a ready job's record (see
+-- Job.format), and whether it stands in the list of the ready, too.
+local function simple(s)
+	local state, flags, low = byte(s, 1, 3)
+	if state < READY * 32 or state >= LEASED * 32 or flags ~= 0 or low ~= 0 and low ~= APART then return false end
+	local x, y = byte(s, 79, 80)
+	return x == 0 and y == 0, low ~= 0
 end
 
--- prepare makes ready what quick shares among the jobs of a lane.
-local function prepare(c, l)
-	c.front = string.char(LEASED * 32) .. '\0\0'
-	local now = pack('>I7', Q.now)
-	c.times = now .. now .. pack('>I7', c.expires)
-	c.names = str(Task.named(l.task)) .. str(c.worker) .. '\0\0'
-	c.apart = Buf.set(P .. 'L2')
-	c.listed, c.leases, c.workers = Buf.set(P .. 'L3'), Buf.set(P .. 'e'), Buf.fields(P .. 'w')
-	c.passed, c.size = {}, 0
+-- written adds leases to the indexes: what was gathered of these jobs was before.
+local function written(listed, leases, workers)
+	local L, e, w = P .. 'L3', P .. 'e', P .. 'w'
+	Buf.one(L)
+	Buf.one(e)
+	Buf.hash(w)
+	many('ZADD', L, listed)
+	many('ZADD', e, leases)
+	many('HSET', w, workers)
 end
 
--- account counts what quick took of a lane.
-local function account(c, l)
-	local n = #c.passed
-	if n == 0 then return end
-	many('ZREM', l.key, c.passed)
+-- quick leases jobs of a lane that no limit binds and no order, from one on up to the
+-- first about whose record something is special. It changes headers in place of taking
+-- them apart, and writes what they share at once. It returns where it stopped.
+local function quick(l, c, members, ids, keys, records, from)
+	local sets, listed, leases, workers, passed, size, n = {}, {}, {}, {}, {}, 0, 0
+	local front, now = string.char(LEASED * 32) .. '\0\0', pack('>I7', Q.now)
+	local times, began, until_ = now .. now .. pack('>I7', c.expires), score(Q.now), string.format('%.0f', c.expires)
+	local names, worker, out, room = str(Task.named(l.task)) .. str(c.worker) .. '\0\0', c.worker, c.out, c.bytes
+	local seq, at = Q.seq, #out
+	for k = from, #ids do
+		local s, id = records[k], ids[k]
+		local is, apart
+		if room > 0 and s and #s >= Job.size then is, apart = simple(s) end
+		if not is then break end
+		seq, n = seq + 1, n + 1
+		local sq, two, token, attempts = pack('>I6', seq), 2 * n, unpack_('>I7I4', s, 58)
+		local rec = front .. sub(s, 4, 23) .. sq .. sub(s, 30, 36) .. times .. pack('>I7I4', max(seq, token + 1), attempts + 1) .. sub(s, 69)
+		if #s <= SMALL then
+			sets[#sets + 1] = keys[k]
+			sets[#sets + 1] = rec
+		else
+			call('SETRANGE', keys[k], 0, sub(rec, 1, Job.size))
+		end
+		if apart then Buf.zset(P .. 'L2', sub(s, 24, 29) .. id, false) end
+		listed[two - 1], listed[two] = began, sq .. id
+		leases[two - 1], leases[two] = until_, id
+		workers[two - 1], workers[two] = id, worker
+		passed[n] = members[k]
+		size, room = size + unpack_('>I4', s, 81), room - #s
+		out[at + n] = id .. pack('>I4', #s) .. rec .. names
+	end
+	if n == 0 then return from end
+	Q.seq, c.n, c.bytes = seq, c.n + n, room
+	if sets[1] then call('MSET', unpack(sets)) end
+	written(listed, leases, workers)
+	many('ZREM', l.key, passed)
 	Lane.touch(l)
 	l.stale = true
 	local count = Count.task(l.task)
 	count[READY], count[LEASED], count[CLAIMED] = count[READY] - n, count[LEASED] + n, count[CLAIMED] + n
-	Load.idle_many(l.tenant, n, c.size)
+	Load.idle_many(l.tenant, n, size)
 	Turn.charge(l.pb, l.tenant, n)
 	c.served[l.pb] = true
+	return from + n
 end
 
 -- begin leases a job, read whole, that stands first in lane l.
@@ -94,7 +111,6 @@ local function begin(j, c)
 	Job.save(j)
 	Wake.tell(j, c.worker)
 	c.n = c.n + 1
-	c.keep[c.n] = j.id .. pack('>I8', j.token)
 	c.out[c.n] = Job.show(j)
 	c.bytes = c.bytes - #j.rec
 end
@@ -111,6 +127,19 @@ local function slowly(l, c, id)
 	end
 end
 
+-- first lists at most n of the first jobs of a lane, as long as they stand before a
+-- spot, if one is given.
+local function first(l, n, at, sq)
+	if not at then return call('ZRANGE', l.key, 0, n - 1) end
+	local r, members = call('ZRANGE', l.key, 0, n - 1, 'WITHSCORES'), {}
+	for i = 1, #r, 2 do
+		local m, place = r[i], tonumber(r[i + 1])
+		if i > 1 and (place > at or place == at and less(sq, m)) then break end
+		members[#members + 1] = m
+	end
+	return members
+end
+
 -- take claims at most n of the first jobs of a lane, as long as they stand before
 -- the spot (at, sq) of another one. free says that nothing but their records can
 -- make them special.
@@ -121,24 +150,18 @@ local function take(l, c, n, at, sq, free)
 		Lane.flush()
 		return
 	end
-	local r = { l.head.sq .. l.head.id, l.head.at }
-	if n > 1 then r = call('ZRANGE', l.key, 0, n - 1, 'WITHSCORES') end
-	local ids, keys, members = {}, {}, {}
-	for i = 1, #r, 2 do
-		local m, place = r[i], tonumber(r[i + 1])
-		if i > 1 and at and (place > at or place == at and string.sub(m, 1, 6) > sq) then break end
-		local k = #ids + 1
-		members[k], ids[k] = m, string.sub(m, 7)
+	local members, ids, keys = { l.head.sq .. l.head.id }, {}, {}
+	if n > 1 then members = first(l, n, at, sq) end
+	for k, m in ipairs(members) do
+		ids[k] = sub(m, 7)
 		keys[k] = P .. 'j' .. ids[k]
 	end
-	local records = call('MGET', unpack(keys))
-	prepare(c, l)
-	for k, id in ipairs(ids) do
-		if c.bytes <= 0 then break end
-		local s = records[k]
-		if Q.watch > Q.now or not s or #s < Job.size or not quick(c, id, members[k], s) then slowly(l, c, id) end
+	local records, k = call('MGET', unpack(keys)), 1
+	while k <= #ids and c.bytes > 0 do
+		if Q.watch <= Q.now then k = quick(l, c, members, ids, keys, records, k) end
+		if k <= #ids and c.bytes > 0 then slowly(l, c, ids[k]) end
+		k = k + 1
 	end
-	account(c, l)
 	Lane.flush()
 end
 
@@ -213,18 +236,22 @@ local function due()
 	if Q.due1 < NEVER then Q.due1 = Life.bound('d1') end
 	if Q.wake < NEVER then Q.wake = Life.bound('W') end
 	local next = min(Q.due0 - Q.now, Q.due1 - Q.wall, Q.wake - Q.now)
-	if next > NEVER / 2 or Q.is(PAUSED) then return 0 end
+	if next > NEVER / 2 or Q.is(STILL) then return 0 end
 	return max(next, 1)
 end
 
--- again lists the leases of a claim made before that are still valid: behind
--- whether there was more, id and token of each.
+-- again lists the leases of a claim made before that are still valid: of which is
+-- remembered, behind whether there was more, when it was and the numbers that jobs
+-- got meanwhile.
 local function again(was)
 	local jobs = {}
-	for i = 2, #was, 24 do
-		local id, token = unpack_('>c16I8', was, i)
-		local j = Job.load(id)
-		if j and j.state == LEASED and j.token == token and j.expires > Q.now then jobs[#jobs + 1] = Job.show(j) end
+	if #was < 20 then return jobs end
+	local at, from, to = unpack_('>I8I6I6', was, 2)
+	Buf.one(P .. 'L3')
+	for _, m in ipairs(call('ZRANGEBYSCORE', P .. 'L3', at, at)) do
+		local seq = unpack_('>I6', m)
+		local j = seq > from and seq <= to and Job.load(sub(m, 7))
+		if j and j.state == LEASED and j.eseq == seq and j.expires > Q.now then jobs[#jobs + 1] = Job.show(j) end
 	end
 	return jobs
 end
@@ -259,7 +286,7 @@ local function wait_for(arg, i, n, waiter, wait)
 end
 
 local function claim(arg)
-	local c = { n = 0, out = {}, keep = {}, served = {}, shared = {} }
+	local c = { n = 0, out = {}, served = {}, shared = {} }
 	local id, flags, ttl, wait, waiter, n, i
 	id, flags, c.most, c.bytes, ttl, wait, waiter, c.worker, n, i = unpack_('>c16BI4I4I8I8c16I2c0I2', arg)
 	local was = Calls.get(id)
@@ -268,14 +295,15 @@ local function claim(arg)
 	more = Q.expire(100) or more
 	if Q.wake <= Q.now then Gate.rouse() end
 	local tasks = tasks_of(arg, i, n)
-	if not Q.is(PAUSED) then
+	if not Q.is(STILL) then
 		c.expires = Q.now + ttl
+		local from = Q.seq
 		Lane.flush()
 		more = pick(tasks, c) or more
 		if c.n > 0 then
 			Q.lease = min(Q.lease, c.expires)
 			rest(tasks, c.served)
-			Calls.keep(id, (more and '\1' or '\0') .. table.concat(c.keep))
+			Calls.keep(id, pack('>BI8I6I6', more and 1 or 0, Q.now, from, Q.seq))
 		end
 	end
 	if c.n == 0 then

@@ -2,19 +2,11 @@
 -- Call: call id, flags (1: the answer has to be remembered whole, 2: plain jobs),
 -- number of jobs, jobs. A plain job is ready at once, has a new id and nothing but
 -- task, attempts and body: id, task, the last 16 bytes of its header with the body.
--- Answer: status; for each job how (0 added, 1 existing, 2 differs) and id.
+-- Answer: status, and that alone when all were added under the ids that the caller
+-- gave; for each job how (0 added, 1 existing, 2 differs) and id.
 -- It writes KEYS[1], j, and n, l, o, h, r, L1, L2, d0, d1, s0, s1, K, U, T, t, q, i.
 
 local WHOLE, SIMPLE = 1, 2
-
-local function answered(s, jobs)
-	if #s == 1 then -- all were added under the ids that the caller gave
-		local out = { OK }
-		for k, n in ipairs(jobs) do out[k + 1] = '\0' .. n.id end
-		return table.concat(out)
-	end
-	return s
-end
 
 -- plain unpacks plain jobs as others are unpacked.
 local function plain(arg, i, count)
@@ -34,52 +26,28 @@ end
 
 -- quick adds plain jobs.
 local function quick(arg, i, count)
-	local now, zero = pack('>I7', Q.now), string.rep('\0', 25)
-	local out, records = { OK }, {}
-	local name, no, l, lane, front, c
-	local here = 0
-	for k = 1, count do
+	for _ = 1, count do
 		local id, task, rest
 		id, task, rest, i = unpack_('>c16I2c0I4c0', arg, i)
-		if task ~= name then
-			if here > 0 then Wake.ready(no, here) end
-			name, no, here = task, Task.make(task), 0
-			l = Lane.get(no .. pack('>I4BI2', PLAIN, 0, 0))
-			lane, c = Buf.set(l.key), Count.task(no)
-			front = string.char(READY * 32) .. '\0\0' .. no .. pack('>I4', PLAIN) .. now
-			Lane.touch(l)
-		end
-		local sq = pack('>I6', Q.next())
-		records[2 * k - 1], records[2 * k] = P .. 'j' .. id, front .. sq .. sq .. now .. now .. zero .. rest
-		lane[sq .. id] = Q.now
-		if not l.head then l.head = { at = Q.now, sq = sq, id = id } end
-		local size = unpack_('>I4', rest, 13)
-		Q.bytes, Q.rbytes = Q.bytes + size, Q.rbytes + size
-		c[READY], c[ENQUEUED] = c[READY] + 1, c[ENQUEUED] + 1
-		here = here + 1
-		out[k + 1] = '\0' .. id
+		Plain.add(id, task, rest)
 	end
-	for i = 1, #records, 2000 do call('MSET', unpack(records, i, min(i + 1999, #records))) end
-	Wake.ready(no, here)
-	Q.depth, Q.ready = Q.depth + count, Q.ready + count
-	if Q.depth > Q.high then Q.high = Q.depth end
-	return table.concat(out)
+	Plain.write()
 end
 
 local function enqueue(arg)
 	local id, flags, count, i = unpack_('>c16BI4', arg)
 	local was = Calls.get(id)
+	if was then return was end
 	local simple = band(flags, SIMPLE) ~= 0
-	if simple and not was and count > 0 and not Q.is(CAPS) and Q.watch <= Q.now then
-		Life.promote(200)
-		local answer = quick(arg, i, count)
+	if simple and count > 0 and not Q.is(CAPS) and Q.watch <= Q.now then
+		Q.promote(200)
+		quick(arg, i, count)
 		Calls.keep(id, OK)
-		return answer
+		return OK
 	end
 	local jobs
 	if simple then jobs = plain(arg, i, count) else jobs = Add.list(arg, i, count) end
-	if was then return answered(was, jobs) end
-	Life.promote(200)
+	Q.promote(200)
 	local bad = Add.members(jobs)
 	if bad then return bad end
 	local full = Room.make(jobs)
@@ -90,9 +58,9 @@ local function enqueue(arg)
 		out[k + 1] = string.char(how) .. job
 		short = short and how == 0
 	end
-	local answer = table.concat(out)
-	Calls.keep(id, short and OK or answer)
+	local answer = short and OK or table.concat(out)
+	Calls.keep(id, answer)
 	return answer
 end
 
-return run(enqueue)
+return run(enqueue, early)

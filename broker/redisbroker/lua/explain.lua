@@ -6,7 +6,7 @@ local function say(reason, n, at, name, ids)
 	return OK .. pack('>BI8I8', reason, n or 0, at or 0) .. str(name or '') .. pack('>I4', ids and #ids or 0) .. table.concat(ids or {})
 end
 
-local FINAL, RUNS, SOON, STOPPED, NOBODY, LIMIT, RATE, MEMBERS, BEHIND, NOTHING, NOTFOUND = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+local FINAL, RUNS, SOON, STOPPED, NOBODY, LIMIT, RATE, MEMBERS, BEHIND, NOTHING, NOTFOUND, MOVING = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 
 -- holders lists at most ten leased jobs that a limit counts with a lane.
 local function holders(r, l)
@@ -84,8 +84,8 @@ local function ahead(l, j)
 			local t = others[k.tenant]
 			if not t then t = { n = 0, at = k.runat, sq = ks }; others[k.tenant] = t end
 			t.n = t.n + 1
-			if k.runat < t.at or k.runat == t.at and ks < t.sq then t.at, t.sq = k.runat, ks end
-		elseif k.runat < at or k.runat == at and ks < sq then
+			if k.runat < t.at or k.runat == t.at and less(ks, t.sq) then t.at, t.sq = k.runat, ks end
+		elseif k.runat < at or k.runat == at and less(ks, sq) then
 			own = own + 1
 			if k.runat < first_at or k.runat == first_at and ks < first_sq then first_at, first_sq = k.runat, ks end
 		end
@@ -94,7 +94,7 @@ local function ahead(l, j)
 	for tenant, t in pairs(others) do
 		local turns = floor(own * weigh(tenant) / weigh(j.tenant))
 		local theirs, ours = Turn.effective(l.pb, tenant), Turn.effective(l.pb, j.tenant)
-		if theirs < ours or theirs == ours and (t.at < first_at or t.at == first_at and t.sq < first_sq) then turns = turns + 1 end
+		if theirs < ours or theirs == ours and (t.at < first_at or t.at == first_at and less(t.sq, first_sq)) then turns = turns + 1 end
 		n = n + min(t.n, turns)
 	end
 	return max(n + own, 1)
@@ -109,6 +109,10 @@ local function explain(arg)
 	if j.state == LEASED then return say(RUNS, 0, j.expires, Job.worker(j)) end
 	if Job.is(j, WAITS) then return say(MEMBERS, tonumber(Job.get(j, 'n') or Job.ext(j).size), Job.ext(j).size) end
 	if j.state == SCHEDULED then return say(SOON, j.runat - (Job.is(j, WALL) and Q.wall or Q.now), j.runat) end
+	if Q.is(RESTS) then
+		local m = Move.read()
+		return say(MOVING, m.state, 0, m.peer)
+	end
 	if Q.is(PAUSED) then return say(STOPPED) end
 	if not Worker.takes(Task.named(j.task)) then return say(NOBODY, 0, 0, Task.named(j.task)) end
 	Lane.flush()

@@ -7,7 +7,7 @@
 -- next claim. Hash m and limit: value to what it has counted. Hash H: ordered
 -- group to the job that holds it. String R: the limits in force.
 
-local Gate = { rules = nil, meters = {}, holders = {} }
+local Gate = { rules = nil, meters = {}, holders = {}, fresh = 0 }
 
 function Gate.stand(gate, task) return 'p' .. pack('>I2', #gate) .. gate .. task end
 
@@ -15,6 +15,7 @@ function Gate.stand(gate, task) return 'p' .. pack('>I2', #gate) .. gate .. task
 function Gate.load()
 	Gate.rules, Gate.all = {}, {}
 	if not Q.is(LIMITS) then return end
+	if Q.is(MOVES) then Gate.fresh = tonumber(call('HGET', P .. 'M', 'fresh') or 0) end
 	local s = call('GET', P .. 'R')
 	local n, i = unpack_('>I4', s)
 	for _ = 1, n do
@@ -82,12 +83,17 @@ end
 local function after(us, sub, us2, sub2) return us > us2 or us == us2 and sub > sub2 end
 
 -- bucket is when the interval of a rate's last claim would end. A rate that was
--- changed meanwhile finds its bucket empty at worst.
+-- changed meanwhile finds its bucket empty at worst. All were empty when the queue had
+-- just arrived from another broker: nobody here knows what they let through there.
 function Gate.bucket(m)
 	local r = m.r
 	local us, sub = m.us, m.sub
 	local mus, msub = span(m.rated, 0, r.full, r.fsub, r.unit)
 	if us > 0 and after(us, sub, mus, msub) then us, sub = mus, msub end
+	if Gate.fresh > 0 then
+		local eus, esub = span(Gate.fresh, 0, r.full, r.fsub, r.unit)
+		if m.rated < Gate.fresh or after(eus, esub, us, sub) then us, sub = eus, esub end
+	end
 	if us < Q.now then us, sub = Q.now, 0 end
 	return us, sub
 end

@@ -7,10 +7,11 @@ local Key = {}
 -- holder returns id and digest of who holds a key now, or nil.
 function Key.holder(task, key)
 	local s = call('HGET', P .. 'K', task .. key)
-	if not s then return nil end
-	local id, digest, until_ = unpack_('>c16c16I8', s)
-	if until_ ~= 0 and until_ <= Q.now then return nil end
-	return id, digest, until_
+	if s then
+		local id, digest, until_ = unpack_('>c16c16I8', s)
+		if until_ == 0 or until_ > Q.now then return id, digest, until_ end
+	end
+	if Q.is(RESTS) then return Move.holder(task, key) end
 end
 
 function Key.hold(task, key, id, digest, until_)

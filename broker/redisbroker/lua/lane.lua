@@ -42,7 +42,7 @@ function Lane.add(l, at, seq, id)
 	local sq = pack('>I6', seq)
 	Buf.zset(l.key, sq .. id, at)
 	local h = l.head
-	if not h or at < h.at or at == h.at and sq < h.sq then l.head = { at = at, sq = sq, id = id } end
+	if not h or at < h.at or at == h.at and less(sq, h.sq) then l.head = { at = at, sq = sq, id = id } end
 	Lane.touch(l)
 end
 
@@ -95,7 +95,7 @@ function Lane.settle(l)
 		Gate.leave(l, gate, old)
 	elseif gate and not old then
 		Stand.prove(S, l, new) -- its jobs were lost, and are found again
-	elseif gate and (new.at < old.at or new.at == old.at and new.sq < old.sq) then
+	elseif gate and (new.at < old.at or new.at == old.at and less(new.sq, old.sq)) then
 		Gate.leave(l, gate, old) -- it may go before what was let through
 		Stand.change('o' .. l.task, l, nil, new)
 	else

@@ -110,7 +110,7 @@ function Life.promote(n)
 		local m, at, key
 		local x = a[i] and Q.now - tonumber(a[i + 1])
 		local y = b[k] and Q.wall - tonumber(b[k + 1])
-		if x and (not y or x > y or x == y and a[i] < b[k]) then
+		if x and (not y or x > y or x == y and less(a[i], b[k])) then
 			m, at, key, i = a[i], Q.now - x, 'd0', i + 2
 		else
 			m, at, key, k = b[k], Q.now - y, 'd1', k + 2
@@ -310,21 +310,32 @@ function Life.signal(j)
 	local x = Job.ext(j)
 	if not x.batch or Job.is(j, SIGNALLED) then return end
 	Job.mark(j, SIGNALLED, true)
-	local c = Job.load(x.batch)
-	if not c or not Job.is(c, WAITS) or x.ordinal >= (Job.ext(c).size or 0) then return end
+	Life.ended(x.batch, x.ordinal)
+end
+
+-- ended lets a completion job know that a member of its batch is final.
+function Life.ended(batch, ordinal)
+	local c = Job.load(batch)
+	if not c and Q.is(RESTS) then Move.missed(batch, ordinal) end
+	if not c or not Job.is(c, WAITS) or ordinal >= (Job.ext(c).size or 0) then return end
 	local seen = Job.get(c, 'b') or string.rep('\0', math.ceil(Job.ext(c).size / 8))
-	local at = floor(x.ordinal / 8)
-	local bits, mask = string.byte(seen, at + 1), 2 ^ (x.ordinal % 8)
+	local at = floor(ordinal / 8)
+	local bits, mask = string.byte(seen, at + 1), 2 ^ (ordinal % 8)
 	if band(bits, mask) ~= 0 then return end
 	local left = tonumber(Job.get(c, 'n') or Job.ext(c).size) - 1
 	if left == 0 then
-		Job.set(c, 'b', false)
-		Job.set(c, 'n', false)
-		Life.again(c, R_batch, { delay = 0 })
+		Life.complete(c)
 		return
 	end
 	local had = Job.is(c, EXTRA)
 	Job.set(c, 'b', string.sub(seen, 1, at) .. string.char(bits + mask) .. string.sub(seen, at + 2))
 	Job.set(c, 'n', left)
 	if not had then Job.save(c) end
+end
+
+-- complete makes a completion job ready.
+function Life.complete(c)
+	Job.set(c, 'b', false)
+	Job.set(c, 'n', false)
+	Life.again(c, R_batch, { delay = 0 })
 end

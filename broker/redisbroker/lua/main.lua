@@ -11,12 +11,16 @@ local function finish()
 	Q.save()
 end
 
--- run makes each call. One that finds no queue, or one of a newer format, is
--- answered so.
-local function run(step)
-	local answers = {}
+-- run makes each call, unless their answers are known. One that finds no queue, or
+-- one of a newer format, is answered so.
+local function run(step, known)
+	local answers = known or {}
 	local bad = Q.load()
-	for n = 1, #ARGV do
+	if not bad then
+		local inbox = call('LRANGE', P .. 'I', 0, -1)
+		if inbox[1] then Plain.collect(inbox) end
+	end
+	for n = 1, known and 0 or #ARGV do
 		if bad then
 			answers[n] = bad
 		else

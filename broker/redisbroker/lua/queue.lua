@@ -1,34 +1,34 @@
 -- queue: the configuration of a queue, KEYS[1]: what every script reads first
--- and writes last. It is one string: see layout.go, which names its fields.
+-- and writes last. It is one string, of which fast.lua reads the beginning.
 
 local Q = { dirty = false }
-local QF = '>BI6I8i8I4I3I4I6I8I6I8I6I6I8I6I8I6I8I8I8I8I8I8I8I8I8I8I8I4'
-local VERSION = 1
+local QF = '>BI4I8i8I8I8I6I4I3I6I8I6I8I6I6I8I6I8I6I8I8I8I8I8I8I8I8I8I4I8c6d'
+local VERSION = 2
 
--- The bits of flags.
-local PAUSED, LIMITS, WEIGHTS, CAPS, RETAINS = 1, 2, 4, 8, 16
+-- A queue that rests for a move has a version of its own: an older build, which
+-- knows of no moves, would let it work.
+local RESTING = 3
+local LEAVING, LEFT, ARRIVING, ARRIVED = 1, 2, 3, 4 -- the states of a move
+
+-- The bits of flags. STILL are those with which nothing is claimed.
+local PAUSED, LIMITS, WEIGHTS, CAPS, RETAINS, MOVES, RESTS, STILL = 1, 2, 4, 8, 16, 32, 64, 65
 
 -- load reads the configuration. It returns nil, or the answer to every call.
 function Q.load()
 	local s = call('GET', KEYS[1])
 	if not s then return UNKNOWN_QUEUE end
-	if string.byte(s) ~= VERSION then return NEWER end
-	local i
-	Q.version, Q.seq, Q.last, Q.off, Q.fix, Q.tasks, Q.flags, Q.depth, Q.bytes, Q.ready, Q.rbytes, Q.high, Q.tdepth,
-	Q.tbytes, Q.tready, Q.trbytes, Q.revision, Q.due0, Q.due1, Q.lease, Q.start0, Q.start1, Q.keep, Q.wake, Q.keyed,
-	Q.watch, Q.await, Q.idle, Q.parked, i = unpack_(QF, s)
-	Q.ageing = 0
-	if #s >= i then Q.ageing = unpack_('>d', s, i) end
+	if string.byte(s) ~= VERSION and string.byte(s) ~= RESTING then return NEWER end
+	Q.version, Q.flags, Q.last, Q.off, Q.watch, Q.idle, Q.seq, Q.fix, Q.tasks, Q.depth, Q.bytes, Q.ready, Q.rbytes, Q.high,
+	Q.tdepth, Q.tbytes, Q.tready, Q.trbytes, Q.revision, Q.due0, Q.due1, Q.lease, Q.start0, Q.start1, Q.keep, Q.wake,
+	Q.keyed, Q.await, Q.parked, Q.renew, Q.bucket, Q.ageing = unpack_(QF, s)
 	return nil
 end
 
 function Q.save()
-	local s = pack(QF,
-		Q.version, Q.seq, Q.last, Q.off, Q.fix, Q.tasks, Q.flags, Q.depth, Q.bytes, Q.ready, Q.rbytes, Q.high, Q.tdepth,
-		Q.tbytes, Q.tready, Q.trbytes, Q.revision, Q.due0, Q.due1, Q.lease, Q.start0, Q.start1, Q.keep, Q.wake, Q.keyed,
-		Q.watch, Q.await, Q.idle, Q.parked)
-	if Q.ageing ~= 0 then s = s .. pack('>d', Q.ageing) end
-	call('SET', KEYS[1], s)
+	call('SET', KEYS[1], pack(QF,
+		Q.version, Q.flags, Q.last, Q.off, Q.watch, Q.idle, Q.seq, Q.fix, Q.tasks, Q.depth, Q.bytes, Q.ready, Q.rbytes, Q.high,
+		Q.tdepth, Q.tbytes, Q.tready, Q.trbytes, Q.revision, Q.due0, Q.due1, Q.lease, Q.start0, Q.start1, Q.keep, Q.wake,
+		Q.keyed, Q.await, Q.parked, Q.renew, Q.bucket, Q.ageing))
 end
 
 function Q.is(flag) return band(Q.flags, flag) ~= 0 end
@@ -44,6 +44,9 @@ function Q.next()
 	return Q.seq
 end
 
+-- count lets the numbers keep up.
+function Q.count(wall) Q.seq = max(Q.seq, floor(wall / 1000) * 32) end
+
 -- clock sets the time of a call: Q.wall, which can step, and Q.now, which goes
 -- on from its last value when the wall clock steps back.
 function Q.clock(arg)
@@ -56,7 +59,7 @@ function Q.clock(arg)
 		end
 	end
 	Q.wall, Q.now = wall, max(steady, Q.last)
-	Q.seq = max(Q.seq, floor(wall / 1000) * 32)
+	Q.count(wall)
 end
 
 -- promote makes at most n due jobs ready, and expire ends at most n leases that are
@@ -76,10 +79,10 @@ function Q.passed() Q.last = Q.now end
 
 -- make makes the configuration of a new queue.
 function Q.make()
-	Q.version, Q.ageing = VERSION, 0
+	Q.version, Q.ageing, Q.bucket = VERSION, 0, '      '
 	for _, name in ipairs({
 		'seq', 'last', 'off', 'fix', 'tasks', 'flags', 'depth', 'bytes', 'ready', 'rbytes', 'high', 'tdepth', 'tbytes',
-		'tready', 'trbytes', 'revision', 'watch', 'await', 'idle', 'parked',
+		'tready', 'trbytes', 'revision', 'watch', 'await', 'idle', 'parked', 'renew',
 	}) do Q[name] = 0 end
 	for _, name in ipairs({ 'due0', 'due1', 'lease', 'start0', 'start1', 'keep', 'wake', 'keyed' }) do Q[name] = NEVER end
 	Q.save()

@@ -76,7 +76,7 @@ end
 local function before(x, y)
 	if x.l.prio ~= y.l.prio then return x.l.prio < y.l.prio end
 	if x.show.at ~= y.show.at then return x.show.at < y.show.at end
-	if x.show.sq ~= y.show.sq then return x.show.sq < y.show.sq end
+	if x.show.sq ~= y.show.sq then return less(x.show.sq, y.show.sq) end
 	return x.show.own < y.show.own
 end
 

@@ -2,11 +2,13 @@
 -- Call: call id, number; for each: id, token, kind, delay µs, whether it has a
 -- result, result, error text, number of follow-ups; for each of these a call id,
 -- the queue ("" for this one) and the job.
--- Answer: status; for each: code (0 taken place, 1 not found, 2 lost), state,
+-- Answer: status, and that alone when all were acks that took place and had no more
+-- to say; for each: code (0 taken place, 1 not found, 2 lost), state,
 -- number of follow-ups; for each of these how (0 to 2 as enqueue has it, 3: it is
 -- in the outbox under its number, for another queue), id, call id, number.
 -- It writes what a job's end writes: see life.lua; and O, the outbox.
 
+local PLAIN_ACK = '\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' -- from its kind on: no delay, result, error nor follow-ups
 local ACK, NACK, SNOOZE, RELEASE, BURY, CANCEL = 1, 2, 3, 4, 5, 6
 
 -- judge does what a settlement of a valid lease asks for.
@@ -41,11 +43,16 @@ local function follow(f)
 	return '\3' .. f.job.id .. f.call .. no
 end
 
+-- read unpacks a settlement. A plain ack has a fixed part of zeros alone.
 local function read(arg, i)
-	local s, n = { follow = {} }, nil
-	local has
+	if string.sub(arg, i + 24, i + 45) == PLAIN_ACK then
+		local id, token = unpack_('>c16I8', arg, i)
+		return { id = id, token = token, kind = ACK, text = '', follow = NONE, simple = true }, i + 46
+	end
+	local s, n, has = { follow = NONE }, nil, nil
 	s.id, s.token, s.kind, s.delay, has, s.result, s.text, n, i = unpack_('>c16I8BI8BI4c0I4c0I4', arg, i)
 	if has == 0 then s.result = nil end
+	if n > 0 then s.follow = {} end
 	for k = 1, n do
 		local f = {}
 		f.call, f.queue, i = unpack_('>c16I2c0', arg, i)
@@ -59,7 +66,7 @@ end
 
 -- quick acks a job about which nothing is special, as most: it is dropped. See
 -- Job.format. It returns whether it did.
-local function quick(id, token, rec)
+local function quick(id, token, rec, acked)
 	local state, flags = unpack_('>BI2', rec)
 	if state ~= LEASED * 32 or flags ~= 0 or string.sub(rec, 77, 80) ~= '\0\0\0\0' then return false end
 	local expires, is = unpack_('>I7I7', rec, 51)
@@ -70,21 +77,30 @@ local function quick(id, token, rec)
 	c[ACKED], c[LEASED] = c[ACKED] + 1, c[LEASED] - 1
 	local size = unpack_('>I4', rec, 81)
 	Q.depth, Q.bytes = Q.depth - 1, Q.bytes - size
-	Buf.set(P .. 'L3')[string.sub(rec, 24, 29) .. id] = false
-	Buf.set(P .. 'e')[id] = false
-	Buf.fields(P .. 'w')[id] = false
+	local n = #acked.ids + 1
+	acked.ids[n], acked.listed[n] = id, string.sub(rec, 24, 29) .. id
 	Buf.del(P .. 'j' .. id)
 	return true
 end
 
-local DONE_AT_ONCE = '\0' .. string.char(DONE) .. pack('>I4', 0)
+-- records reads those of the settlements that may be quick acks, all at once where
+-- they are small.
+local function records(list)
+	local keys, recs = {}, {}
+	for _, s in ipairs(list) do
+		if s.simple then keys[#keys + 1] = Job.key(s.id) end
+	end
+	if #keys == 0 then return recs end
+	if Q.bytes > 1000 * Q.depth then
+		for k, key in ipairs(keys) do recs[k] = call('GETRANGE', key, 0, 83) end
+		return recs
+	end
+	return call('MGET', unpack(keys))
+end
+
+local DONE_AT_ONCE = '\0\4\0\0\0\0' -- taken place, the state, no follow-ups
 
 local function one(s)
-	if s.kind == ACK and not s.result and #s.follow == 0 and s.simple then
-		local key = Job.key(s.id)
-		local rec = not Buf.gone[key] and call('GETRANGE', key, 0, 83)
-		if rec and #rec == Job.size and quick(s.id, s.token, rec) then return DONE_AT_ONCE end
-	end
 	local j = Job.load(s.id)
 	if not j then return '\1\0' .. pack('>I4', 0) end
 	local valid = j.state == LEASED and j.token == s.token and j.expires > Q.now
@@ -107,17 +123,29 @@ local function settle(arg)
 	local was = Calls.get(id)
 	if was then return was end
 	Q.promote(100)
-	local out = { OK }
-	local simple = not Q.is(RETAINS) and Q.watch <= Q.now and Q.await <= Q.now
+	local plain = not Q.is(RETAINS) and Q.watch <= Q.now and Q.await <= Q.now
+	local list = {}
 	for k = 1, n do
-		local s
-		s, i = read(arg, i)
-		s.simple = simple
-		out[k + 1] = one(s)
+		list[k], i = read(arg, i)
+		list[k].simple = plain and list[k].simple
 	end
-	local all = table.concat(out)
-	Calls.keep(id, all)
-	return all
+	local out, recs, acked, at, judged = {}, records(list), { ids = {}, listed = {} }, 0, {}
+	for k, s in ipairs(list) do
+		local done
+		if s.simple then
+			at = at + 1
+			local rec = recs[at]
+			done = rec and #rec >= Job.size and not judged[s.id] and not Buf.gone[P .. 'j' .. s.id] and quick(s.id, s.token, rec, acked)
+		end
+		judged[s.id] = true -- its record is not any more what was read
+		out[k] = done and DONE_AT_ONCE or one(s)
+	end
+	many('ZREM', P .. 'L3', acked.listed)
+	many('ZREM', P .. 'e', acked.ids)
+	many('HDEL', P .. 'w', acked.ids)
+	local answer = #acked.ids == n and OK or OK .. table.concat(out)
+	Calls.keep(id, answer)
+	return answer
 end
 
 return run(settle)

@@ -39,7 +39,7 @@ function Stand.change(S, l, old, new)
 	if old then call('ZREM', ek, old.sq .. l.id) end
 	if new then
 		call('ZADD', ek, new.at, new.sq .. l.id)
-		if at0 and not old and (new.at > at0 or new.at == at0 and new.sq .. l.id > m0) then return end -- behind others
+		if at0 and not old and (new.at > at0 or new.at == at0 and less(m0, new.sq)) then return end -- behind others
 	end
 	local at1, m1 = top(ek)
 	if m0 ~= m1 or at0 ~= at1 then
@@ -54,7 +54,7 @@ function Stand.before(x, y)
 	if x.pb ~= y.pb then return x.pb > y.pb end
 	if x.eff ~= y.eff then return x.eff < y.eff end
 	if x.at ~= y.at then return x.at < y.at end
-	return x.sq < y.sq
+	return less(x.sq, y.sq)
 end
 
 local function candidate(S, pb, tenant)
@@ -91,7 +91,7 @@ function Stand.level(S, pb)
 			local b = m ~= nil
 			if m and n and service == now then
 				local oat = unpack_('>I7', n)
-				b = at < oat or at == oat and m < string.sub(n, 8)
+				b = at < oat or at == oat and less(m, string.sub(n, 8))
 			end
 			local c = candidate(S, pb, b and tenant or other)
 			if c then return c end

@@ -9,7 +9,7 @@ local function tick(arg)
 	local was = Calls.get(id)
 	if was then return was end
 	local cursor = call('HGET', P .. 'C', name)
-	local won = cursor and string.byte(cursor) == 0 and string.sub(cursor, 2) == due and Q.wall >= dueus and next > due
+	local won = cursor and not Q.is(RESTS) and string.byte(cursor) == 0 and string.sub(cursor, 2) == due and Q.wall >= dueus and next > due
 	local answer = OK .. pack('>BI8', won and 1 or 0, Q.wall)
 	if won then
 		local jobs = Add.list(arg, i, n)

@@ -8,7 +8,7 @@ local Wake = { tasks = {}, all = false }
 -- ready notes that n jobs of a task can be claimed, or that somebody has to look
 -- earlier than he means to.
 function Wake.ready(task, n)
-	if Q.idle > Q.now then Wake.tasks[task] = (Wake.tasks[task] or 0) + n end
+	if Q.idle > Q.now and not Q.is(RESTS) then Wake.tasks[task] = (Wake.tasks[task] or 0) + n end
 end
 
 -- everyone notes that all who wait are to look.
@@ -73,16 +73,4 @@ function Wake.tell(j, worker)
 	if Q.watch <= Q.now and j.reason ~= R_cancel_asked then return end
 	call('PUBLISH', EVENTS, 'e' .. str(P) .. j.id .. str(Task.named(j.task)) .. str(worker or '') .. str(j.tenant) ..
 		str(j.group) .. pack('>BBI8', j.state, j.reason, Q.now))
-end
-
--- Calls remembers the answers of calls for as long as the transport repeats them.
-local Calls = { none = string.rep('\0', 16) }
-
-function Calls.get(id)
-	if id == Calls.none then return nil end
-	return call('GET', P .. 'i' .. id) or nil
-end
-
-function Calls.keep(id, answer)
-	if id ~= Calls.none then call('SET', P .. 'i' .. id, answer, 'PX', CALL_MS) end
 end

@@ -22,7 +22,7 @@ local function peek(s)
 	while true do
 		if s.i > #s.list and not fill(s) then return nil end
 		local m, at = s.list[s.i], tonumber(s.list[s.i + 1])
-		if at and (at > s.at or string.sub(m, 1, 6) > s.sq) then return at, m end
+		if at and (at > s.at or less(s.sq, m)) then return at, m end
 		s.i = s.i + 2
 	end
 end
@@ -45,7 +45,7 @@ function Walk.next(w, whole)
 		local best, bat, bm
 		for _, s in ipairs(w.streams) do
 			local at, m = peek(s)
-			if at and (not best or at < bat or at == bat and m < bm) then best, bat, bm = s, at, m end
+			if at and (not best or at < bat or at == bat and less(m, bm)) then best, bat, bm = s, at, m end
 		end
 		if not best then return nil end
 		best.i = best.i + 2

@@ -126,6 +126,7 @@ func (b *Bench) operations() []operation {
 	return append([]operation{
 		b.enqueue(1), b.enqueue(8), b.enqueue(64), b.enqueueBatch(), b.enqueueProcesses(),
 		b.claimAck(), b.claimAckMany(), b.drain(), b.through(), b.latency(), b.open(),
+		b.overHTTP("http_enqueue_64", 1), b.overHTTP("http_batch_100", httpBatch), b.longPoll(),
 	}, b.backlogs()...)
 }
 

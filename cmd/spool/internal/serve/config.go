@@ -39,6 +39,10 @@ type Config struct {
 	Metrics *bool `json:"metrics,omitzero" doc:"Whether /metrics is served, for Prometheus; true when left out."`
 	Expvar  bool  `json:"expvar,omitzero" doc:"Whether the process's variables are served at /debug/vars."`
 
+	NoDashboard bool `json:"no_dashboard,omitzero" doc:"Serves no pages for browsers at /ui/."`
+
+	Push []Push `json:"push,omitzero" doc:"Queues whose jobs are delivered to a URL, in place of a worker."`
+
 	LogFormat string `json:"log_format,omitzero" enum:"text,json" doc:"Of the log on the standard error; text when left out."`
 	AuditLog  string `json:"audit_log,omitzero" doc:"File to which a line of JSON is appended for each change by an operator; the log when left out."`
 }
@@ -122,6 +126,9 @@ func (c *Config) Check() error {
 		bad("%w", err)
 	}
 	if _, err := c.credentials(); err != nil {
+		bad("%w", err)
+	}
+	if _, err := c.targets(); err != nil {
 		bad("%w", err)
 	}
 	return errors.Join(all...)

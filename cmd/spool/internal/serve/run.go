@@ -19,6 +19,7 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/server"
+	"github.com/spoolq/spool/server/dashboard"
 )
 
 // Bounds of a connection.
@@ -42,8 +43,13 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 		return err
 	}
 	metrics, observe := c.metrics(client, version)
+	pages, closePages, err := c.pages(client, log, audit)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closePages()) }()
 	s, err := server.New(client, server.Config{
-		Credentials: credentials, Hosts: c.hosts(), MaxWait: time.Duration(c.MaxWait), MaxBody: c.MaxBody,
+		Pages: pages, Credentials: credentials, Hosts: c.hosts(), MaxWait: time.Duration(c.MaxWait), MaxBody: c.MaxBody,
 		MaxStreams: c.MaxStreams, Version: version, Logger: log, Audit: audit, Metrics: metrics, Expvar: c.Expvar,
 	})
 	if err != nil {
@@ -53,6 +59,12 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 	l, err := c.listen()
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	delivered, err := c.deliver(ctx, client)
+	if err != nil {
+		return errors.Join(err, l.Close())
 	}
 	upkeep, stopUpkeep := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopUpkeep()
@@ -73,8 +85,9 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 		err = c.shutdown(s, h)
 	}
+	stop()
 	stopUpkeep()
-	return errors.Join(err, <-kept)
+	return errors.Join(err, delivered(), <-kept)
 }
 
 // shutdown lets the requests under way come to their end: those that wait are
@@ -112,6 +125,18 @@ func (c *Config) url(l net.Listener) string {
 		return "https://" + l.Addr().String()
 	}
 	return "http://" + l.Addr().String()
+}
+
+// pages are those for browsers; nil when there are to be none.
+func (c *Config) pages(client *spool.Client, log, audit *slog.Logger) (http.Handler, func() error, error) {
+	if c.NoDashboard {
+		return nil, func() error { return nil }, nil
+	}
+	d, err := dashboard.New(client, dashboard.Config{Caller: server.Caller, Audit: audit, Logger: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, d.Close, nil
 }
 
 // audit is where changes by operators are recorded.
