@@ -61,3 +61,13 @@ func steer(err error) *steering {
 	}
 	return nil
 }
+
+// Steered reports how a run whose handler returned err is to be settled, when err
+// says so: it came from RetryAfter (broker.Nack), Snooze, Bury or Cancel. Middleware
+// can tell by it what is no failure.
+func Steered(err error) (kind broker.SettleKind, ok bool) {
+	if s := steer(err); s != nil {
+		return s.kind, true
+	}
+	return 0, false
+}

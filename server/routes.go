@@ -12,5 +12,6 @@ func (s *Server) routes() {
 	s.healthRoutes()
 	s.seedRoutes()
 	s.pageRoutes()
+	s.metricsRoutes()
 	s.mux.HandleFunc("/", s.noRoute)
 }

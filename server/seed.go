@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"expvar"
 	"fmt"
 	"io"
 	"net/http"
@@ -44,15 +43,6 @@ func (s *Server) seedRoutes() {
 		{"GET /healthz", Public, s.shortHealth},
 	} {
 		s.plain(p.pattern, p.scope, p.handle)
-	}
-	if s.cfg.Expvar {
-		s.mux.HandleFunc("GET /debug/vars", func(w http.ResponseWriter, r *http.Request) {
-			if problem := s.allow(w, r, Read); problem != nil {
-				fail(w, problem)
-				return
-			}
-			expvar.Handler().ServeHTTP(w, r)
-		})
 	}
 }
 

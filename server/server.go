@@ -42,8 +42,12 @@ type Config struct {
 	// needs the scope read, and operate for what changes something. Its request's
 	// context has the caller: see Caller. nil means that there are none.
 	Pages http.Handler
-	// Expvar serves the process's variables at /debug/vars, to who may read.
+	// Expvar serves the process's variables at /debug/vars, to who may read, and
+	// publishes one named "spool": what the store of the newest such server holds.
 	Expvar bool
+	// Metrics is served at /metrics, to who may read: a handler of Prometheus, say,
+	// with a collector of package spoolprom. nil means that there is none.
+	Metrics http.Handler
 	// Version is what the server says of itself; "" means "devel".
 	Version string
 	// Logger takes what the server reports; nil means slog.Default().
@@ -98,6 +102,9 @@ func New(c *spool.Client, cfg Config) (*Server, error) {
 	s.waits.calls = map[broker.ID]context.CancelFunc{}
 	s.life, s.stop = context.WithCancel(context.Background())
 	s.routes()
+	if cfg.Expvar {
+		publish(s)
+	}
 	return s, nil
 }
 
@@ -106,7 +113,10 @@ const PagesPath = "/ui/"
 
 // Stop ends what waits: claims and awaits are answered with what they have,
 // streams end. Requests that come later are refused. It is idempotent.
-func (s *Server) Stop() { s.stop() }
+func (s *Server) Stop() {
+	s.stop()
+	published.CompareAndSwap(s, nil)
+}
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -76,9 +76,11 @@ func (b *handle) commitPending(patient bool) (waiting []*op, ok bool) {
 // sync makes durable what committed ops wait for, and answers them.
 func (b *handle) sync() {
 	ops := b.queue.takeWritten()
+	began := time.Now()
 	own, err := b.log.SyncTo(b.log.Pos())
 	if own {
 		b.stats.Syncs.Add(1)
+		b.stats.SyncNanos.Add(int64(time.Since(began)))
 	}
 	b.finish(ops, public(err))
 	sync, lead := b.queue.synced(len(ops))

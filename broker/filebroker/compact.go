@@ -94,6 +94,7 @@ func (b *handle) compactOnce(ctx context.Context, c *Compacted) (more bool, err 
 	if err != nil {
 		return false, err
 	}
+	b.stats.Compactions.Add(1)
 	c.Moved += moved.bytes
 	b.mu.Lock()
 	b.learn(moved.parts) // before what was moved goes from where it was

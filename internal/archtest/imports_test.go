@@ -28,6 +28,8 @@ var only = []struct {
 	{"broker/httpbroker", []string{"broker", "internal/wire"}, []string{"broker/brokertest", "broker/filebroker", "broker/membroker", ".", "server", "server/servertest", "internal/vfs/crashfs"}, "a client of the server knows the shapes of its API and no more"},
 	{"server/dashboard", []string{".", "broker", "cron"}, []string{"broker/filebroker", "broker/membroker"}, "pages that people mount in servers of their own: they need no server of ours"},
 	{"internal/migrate", []string{"broker"}, []string{"broker/brokertest", "broker/membroker", "broker/filebroker"}, "moves go through the contract, whatever the brokers are"},
+	{"spoolprom", []string{".", "broker", "broker/filebroker"}, []string{"broker/membroker", "internal/vfs/crashfs"}, "an adapter beside the API: metrics, and nothing that others need"},
+	{"spoolotel", []string{".", "broker"}, []string{"broker/membroker"}, "an adapter beside the API: traces, and nothing that others need"},
 	{"broker/brokertest", []string{"broker", "cron", "limit", "fair", "internal/migrate"}, []string{"broker/membroker"}, "the suite's model is written apart from jobstate, or it would share its faults"},
 	{"broker/membroker", []string{"broker", "internal/jobstate", "internal/notify", "cron", "limit", "fair"}, []string{"broker/brokertest"}, "the state machine alone, in memory"},
 }
@@ -46,6 +48,8 @@ var never = []struct {
 	{"internal/archtest", nil, "it has no code"},
 	{"broker/brokerurl", []string{"cmd/...", "server/...", "examples/..."}, "it pulls in every broker: for programs, not for libraries"},
 	{"server/...", []string{"server/...", "cmd/...", "examples/..."}, "the server is an edge"},
+	{"spoolprom", []string{"cmd/...", "examples/..."}, "who does not want Prometheus compiles none of it in: the server takes a handler"},
+	{"spoolotel", []string{"cmd/...", "examples/..."}, "who does not want OpenTelemetry compiles none of it in"},
 	{"cmd/...", []string{"cmd/..."}, "programs are not libraries"},
 	{"examples/...", []string{"examples/..."}, "examples are not libraries"},
 }
@@ -185,6 +189,7 @@ func TestEachRuleRefuses(t *testing.T) {
 		{"a binary holds the suite", []*pkg{in("cmd/spool", "broker/brokertest")}, "cmd/spool imports broker/brokertest"},
 		{"a broker imports another", []*pkg{in("broker/filebroker", "broker/membroker")}, "broker/filebroker imports broker/membroker"},
 		{"the root knows two brokers", []*pkg{in(".", "broker/filebroker", "broker/membroker")}, ". imports 2 brokers"},
+		{"the server compiles in Prometheus", []*pkg{in("server", "spoolprom")}, "server imports spoolprom"},
 		{"the root compiles in a client of Redis", []*pkg{in(".", "broker/filebroker"), {ImportPath: module + "/broker/filebroker", Imports: []string{"example.org/redis"}}, {ImportPath: "example.org/redis"}}, ". compiles in example.org/redis"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

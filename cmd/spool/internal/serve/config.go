@@ -36,6 +36,9 @@ type Config struct {
 	MaxStreams     int           `json:"max_streams,omitzero" doc:"Event streams at a time; 1000 when left out." minimum:"1"`
 	Shutdown       wire.Duration `json:"shutdown,omitzero" doc:"How long requests may go on after SIGTERM; 25s when left out." example:"25s"`
 
+	Metrics *bool `json:"metrics,omitzero" doc:"Whether /metrics is served, for Prometheus; true when left out."`
+	Expvar  bool  `json:"expvar,omitzero" doc:"Whether the process's variables are served at /debug/vars."`
+
 	NoDashboard bool `json:"no_dashboard,omitzero" doc:"Serves no pages for browsers at /ui/."`
 
 	Push []Push `json:"push,omitzero" doc:"Queues whose jobs are delivered to a URL, in place of a worker."`

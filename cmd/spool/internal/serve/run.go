@@ -42,6 +42,7 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 	if err != nil {
 		return err
 	}
+	metrics, observe := c.metrics(client, version)
 	pages, closePages, err := c.pages(client, log, audit)
 	if err != nil {
 		return err
@@ -49,7 +50,7 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 	defer func() { err = errors.Join(err, closePages()) }()
 	s, err := server.New(client, server.Config{
 		Pages: pages, Credentials: credentials, Hosts: c.hosts(), MaxWait: time.Duration(c.MaxWait), MaxBody: c.MaxBody,
-		MaxStreams: c.MaxStreams, Version: version, Logger: log, Audit: audit,
+		MaxStreams: c.MaxStreams, Version: version, Logger: log, Audit: audit, Metrics: metrics, Expvar: c.Expvar,
 	})
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 	go func() { kept <- client.Upkeep(upkeep) }()
 
 	h := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: observe(s), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	ended := make(chan error, 1)
