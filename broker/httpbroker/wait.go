@@ -32,10 +32,12 @@ func (c *client) Claim(ctx context.Context, call broker.Call, r broker.ClaimRequ
 			req.stop = func() { c.stopClaim(id) }
 		}
 		var out wire.Claimed
+		asked := time.Now()
 		if err := c.call(ctx, req, &out); err != nil {
 			return broker.Claimed{}, err
 		}
 		got, err := out.Claimed()
+		got.Asked = asked
 		if err != nil || len(got.Leases) > 0 {
 			c.held.claimed(&r, got.Leases)
 			return got, err

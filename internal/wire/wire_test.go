@@ -65,6 +65,7 @@ func TestEveryFieldCrossesAsItIs(t *testing.T) {
 		}},
 		{"leases", func(t *testing.T, f *filler) {
 			want := filled[broker.Claimed](f)
+			want.Asked = time.Time{} // it is the claiming process's own
 			v := cross(t, ClaimedOf(&want))
 			got, err := v.Claimed()
 			same(t, got, err, want)
