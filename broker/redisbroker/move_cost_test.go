@@ -15,6 +15,7 @@ import (
 // a hundred may take the server longer than 5 ms each time: what else the machine does
 // makes some long.
 func TestProofThatAMoveHoldsNobodyUp(t *testing.T) {
+	slow(t)
 	s := redistest.Start(t, redistest.Options{})
 	from, to := open(t, s.URL(), "from", nil), open(t, s.URL(), "to", nil)
 	defer from.Close()

@@ -131,6 +131,7 @@ func TestAnEnqueueGoesTheShortWayWhereAQueueHasArrived(t *testing.T) {
 }
 
 func TestUpkeepProvesWhatBelongsToAMove(t *testing.T) {
+	slow(t)
 	s := redistest.Start(t, redistest.Options{})
 	id := broker.NewID()
 	for _, c := range []struct {

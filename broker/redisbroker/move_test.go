@@ -102,6 +102,7 @@ func inMemory(*testing.T) brokertest.Harness {
 }
 
 func TestQueuesMove(t *testing.T) {
+	slow(t)
 	s := redistest.Start(t, redistest.Options{Persistence: redistest.Always})
 	o := newOutside(t)
 	server := func(t *testing.T) brokertest.Harness { return o.onServer(t, s.URL()) }
@@ -147,6 +148,7 @@ func TestQueuesMoveBetweenADirectoryAndRedis(t *testing.T) {
 }
 
 func TestRandomHistoriesOfAQueueThatMoves(t *testing.T) {
+	slow(t)
 	s := redistest.Start(t, redistest.Options{})
 	o := newOutside(t)
 	server := func(t *testing.T) brokertest.Harness { return o.onServer(t, s.URL()) }

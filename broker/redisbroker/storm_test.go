@@ -202,6 +202,7 @@ func TestAStormLosesAndDoublesNothingWhileTheServerIsKilled(t *testing.T) {
 }
 
 func TestAStormLosesAndDoublesNothingWhileConnectionsAreCut(t *testing.T) {
+	slow(t)
 	server := redistest.Start(t, redistest.Options{})
 	p := redistest.NewProxy(t, server.Addr())
 	s := &storm{t: t, url: p.URL()}
@@ -215,6 +216,7 @@ func TestAStormLosesAndDoublesNothingWhileConnectionsAreCut(t *testing.T) {
 }
 
 func TestAStormLosesAndDoublesNothingWhileTheSlotMoves(t *testing.T) {
+	slow(t)
 	set := redistest.StartCluster(t, redistest.Options{})
 	s := &storm{t: t, url: set.URL()}
 	slot := set.Slot(namesOf("spool")("q").config)
@@ -245,6 +247,7 @@ func TestAStormDoublesNothingAndLosesNothingThatAReplicaHas(t *testing.T) {
 // Clients give up on replies and repeat their calls while the server stands
 // still; when it goes on it runs both.
 func TestAStormLosesAndDoublesNothingWhileTheServerStandsStill(t *testing.T) {
+	slow(t)
 	server := redistest.Start(t, redistest.Options{})
 	s := &storm{t: t, url: server.URL(), cfg: Config{CallTimeout: 200 * time.Millisecond}}
 	s.run(func(more func(jobs int64)) {
@@ -261,6 +264,7 @@ func TestAStormLosesAndDoublesNothingWhileTheServerStandsStill(t *testing.T) {
 // Replies are lost while many calls of a client are on their way at once, most of
 // them enqueues of one job each.
 func TestAStormLosesAndDoublesNothingWhileRepliesAreLost(t *testing.T) {
+	slow(t)
 	server := redistest.Start(t, redistest.Options{})
 	p := redistest.NewProxy(t, server.Addr())
 	p.Judge(func(args []string) redistest.Verdict {
@@ -280,6 +284,7 @@ func TestAStormLosesAndDoublesNothingWhileRepliesAreLost(t *testing.T) {
 
 // The server forgets its scripts, ends connections and has no room, again and again.
 func TestAStormLosesAndDoublesNothingOnABadDay(t *testing.T) {
+	slow(t)
 	server := redistest.Start(t, redistest.Options{})
 	s := &storm{t: t, url: server.URL(), fills: true}
 	s.run(func(more func(jobs int64)) {

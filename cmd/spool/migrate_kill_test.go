@@ -296,6 +296,9 @@ func TestJobsOfAQueueThatMovesToAndFroUnderKillsEndOnce(t *testing.T) {
 // The directory's producers, workers and operator, and those of Redis, live on; who
 // moves the queue is killed, and the server, which syncs whatever it acknowledges.
 func TestJobsOfAQueueThatMovesBetweenADirectoryAndRedisUnderKillsEndOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the full run makes it")
+	}
 	s := newTool(t)
 	server := redistest.Start(t, redistest.Options{Persistence: redistest.Always})
 	v := newTravels(t, s, s.dir, server.URL())
