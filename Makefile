@@ -91,9 +91,8 @@ torture: ## Kill processes at random for SECONDS=60 and compare all that was ack
 	$(GO) run ./cmd/spool torture --seconds $(SECONDS)
 
 .PHONY: proof
-proof: ## Limits, schedules, shares and kills with real processes, of Redis too, and a million jobs there, at full size (16 minutes)
-	$(GO) test -run '^TestProof' -count=1 -v -timeout 40m ./internal/proctest -full
-	$(GO) test -run '^TestProof' -count=1 -v -timeout 20m ./broker/redisbroker -full
+proof: redis ## Every proof of docs/proof.md at full size
+	.ci/proof
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME=10s
