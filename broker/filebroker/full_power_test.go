@@ -155,6 +155,10 @@ func (f *fullLife) judge(c *fullCut) error {
 // that fills its disk, is worked off, compacts into the room that it keeps, lends of
 // it, and fills up again.
 func TestAPowerCutOfAFullDiskLosesNothing(t *testing.T) {
+	each := stride(150)
+	if testing.Short() {
+		each *= 4
+	}
 	for seed, keep := range []crashfs.Choose{crashfs.KeepNone, crashfs.KeepAll, crashfs.KeepRandom(1)} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fullLife{m: crashfs.New(crashfs.Config{Seed: uint64(seed), FollowTime: true, Uptime: time.Hour, DiskBytes: 1500 << 10}), seen: map[string]int{}}
@@ -162,7 +166,7 @@ func TestAPowerCutOfAFullDiskLosesNothing(t *testing.T) {
 			b, err := openOn(f.m.Process(), halfSegments)
 			must(t, err)
 			synctest.Wait()
-			f.m.Inject(func(op crashfs.Op) error { f.cut(op, stride(50), keep); return nil })
+			f.m.Inject(func(op crashfs.Op) error { f.cut(op, each, keep); return nil })
 			f.enqueue(t, b, 200)
 			f.disk.Store(f.m.Used())
 			f.m.SetDiskBytes(f.m.Used()) // others have the rest

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/spoolq/spool/cmd/spool/internal/bench"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
+	"github.com/spoolq/spool/internal/text"
 )
 
 type benchCmd struct {

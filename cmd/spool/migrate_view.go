@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
 	"github.com/spoolq/spool/internal/migrate"
+	"github.com/spoolq/spool/internal/text"
 )
 
 // moveScreen shows how moves go on, and sums up.

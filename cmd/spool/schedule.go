@@ -9,8 +9,8 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
 	"github.com/spoolq/spool/cron"
+	"github.com/spoolq/spool/internal/text"
 )
 
 type scheduleCmd struct {

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/spoolq/spool/cmd/spool/internal/text"
 	"github.com/spoolq/spool/cron"
+	"github.com/spoolq/spool/internal/text"
 )
 
 // instantFlags say when a schedule fires.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
+	"github.com/spoolq/spool/internal/text"
 )
 
 // queueFlag names the queue that a setting governs.

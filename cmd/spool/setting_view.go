@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spoolq/spool/broker"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
 	"github.com/spoolq/spool/cron"
+	"github.com/spoolq/spool/internal/text"
 	"github.com/spoolq/spool/limit"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/filebroker"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
+	"github.com/spoolq/spool/internal/text"
 )
 
 type inspectCmd struct {

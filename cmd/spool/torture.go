@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/cmd/spool/internal/crash"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
+	"github.com/spoolq/spool/internal/text"
 )
 
 type tortureCmd struct {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
+	"github.com/spoolq/spool/internal/text"
 )
 
 // named looks up the jobs that a command names one by one, so that what it does

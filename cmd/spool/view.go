@@ -11,7 +11,7 @@ import (
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
+	"github.com/spoolq/spool/internal/text"
 )
 
 // jobView is a job as --json prints it: the contract's own names, with

@@ -15,7 +15,7 @@ import (
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/cmd/spool/internal/command"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
+	"github.com/spoolq/spool/internal/text"
 )
 
 type workCmd struct {

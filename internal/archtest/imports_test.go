@@ -26,7 +26,7 @@ var only = []struct {
 	{"internal/notify", []string{"broker", "internal/jobstate"}, nil, "who waits for what, for the brokers that are built on jobstate"},
 	{"internal/wire", []string{"broker"}, nil, "JSON shapes of the contract and no more"},
 	{"broker/httpbroker", []string{"broker", "internal/wire"}, []string{"broker/brokertest", "broker/filebroker", "broker/membroker", ".", "server", "server/servertest", "internal/vfs/crashfs"}, "a client of the server knows the shapes of its API and no more"},
-	{"server/dashboard", []string{".", "broker", "cron"}, []string{"broker/filebroker", "broker/membroker"}, "pages that people mount in servers of their own: they need no server of ours"},
+	{"server/dashboard", []string{".", "broker", "cron", "internal/text"}, []string{"broker/filebroker", "broker/membroker"}, "pages that people mount in servers of their own: they need no server of ours"},
 	{"internal/migrate", []string{"broker"}, []string{"broker/brokertest", "broker/membroker", "broker/filebroker"}, "moves go through the contract, whatever the brokers are"},
 	{"spoolprom", []string{".", "broker", "broker/filebroker"}, []string{"broker/membroker", "internal/vfs/crashfs"}, "an adapter beside the API: metrics, and nothing that others need"},
 	{"spoolotel", []string{".", "broker"}, []string{"broker/membroker"}, "an adapter beside the API: traces, and nothing that others need"},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/text"
 )
 
 // bulkAction is what can be done to jobs of a state.
@@ -233,7 +234,7 @@ func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
 		"state", b.Query.State.String(), "filter", b.Query.values().Encode(), "ticked", len(b.IDs), "finished", over)
 	d.snap.forget()
 	if err != nil {
-		return fmt.Errorf("%s of %s changed so far: %w", b.Action.Name, plural(b.Changed, "job", "jobs"), err)
+		return fmt.Errorf("%s of %s changed so far: %w", b.Action.Name, text.Plural(b.Changed, "job", "jobs"), err)
 	}
 	if over {
 		redirect(w, r, queueLink(b.Query.Queue, withFlash(backTo(b), b.Action.Name, int(b.Changed))))

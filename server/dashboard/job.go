@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/text"
 )
 
 // moment is a point of a job's life.
@@ -119,9 +120,9 @@ func optionsOf(j *broker.Job) (pairs [][2]string) {
 	}
 	add("priority", fmt.Sprint(j.Priority), j.Priority != 0)
 	add("ordered", "one of its group at a time", j.Ordered)
-	add("timeout", span(j.Timeout), j.Timeout > 0)
-	add("start within", span(j.StartWithin), j.StartWithin > 0)
-	add("retention", span(j.Retain), j.Retain > 0)
+	add("timeout", text.Span(j.Timeout), j.Timeout > 0)
+	add("start within", text.Span(j.StartWithin), j.StartWithin > 0)
+	add("retention", text.Span(j.Retain), j.Retain > 0)
 	add("retention", "none", j.Retain < 0)
 	add("token", j.Token.String(), j.Token > 0)
 	add("number in its batch", fmt.Sprint(j.BatchOrdinal), !j.Batch.IsZero())
@@ -152,7 +153,7 @@ func lifeOf(j *broker.Job, worker string, now time.Time) []moment {
 	case j.State.Final():
 		m := moment{Name: j.State.String(), At: j.FinishedAt, Note: reasonText(j.Reason), Bad: j.State == broker.Dead}
 		if run := j.FinishedAt.Sub(j.ClaimedAt); !j.ClaimedAt.IsZero() && run >= 0 && j.State == broker.Done {
-			m.Note += ", " + span(run) + " after its claim"
+			m.Note += ", " + text.Span(run) + " after its claim"
 		}
 		life = append(life, m)
 	case j.State == broker.Leased:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/text"
 )
 
 // jobRow is a job in a list.
@@ -63,14 +64,14 @@ func whenText(s broker.State) string {
 }
 
 func attempts(j *broker.Job) string {
-	return countText(int64(j.Attempt)) + " of " + countText(int64(j.MaxAttempts))
+	return text.Count(int64(j.Attempt)) + " of " + text.Count(int64(j.MaxAttempts))
 }
 
 func progressText(j *broker.Job) string {
 	if j.Progress == (broker.Progress{}) {
 		return ""
 	}
-	s := countText(int64(j.Progress.Percent)) + " %"
+	s := text.Count(int64(j.Progress.Percent)) + " %"
 	if j.Progress.Note != "" {
 		s += " " + head(j.Progress.Note, tagChars)
 	}

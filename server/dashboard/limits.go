@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/text"
 )
 
 // settingRow is a setting in force.
@@ -84,7 +85,7 @@ func gistOf(s *broker.Setting) string {
 		return fmt.Sprintf("done %s, dead %s, cancelled %s",
 			keepText(s.Retention.Done, "default"), keepText(s.Retention.Dead, "for ever"), keepText(s.Retention.Cancelled, "default"))
 	case s.Ageing > 0:
-		return "one priority higher for each " + span(s.Ageing) + " of waiting"
+		return "one priority higher for each " + text.Span(s.Ageing) + " of waiting"
 	case s.Schedule != nil:
 		return safe(s.Schedule.Spec, false)
 	}
@@ -92,11 +93,11 @@ func gistOf(s *broker.Setting) string {
 }
 
 func limitGist(l *broker.Limit) string {
-	s := fmt.Sprintf("%s running", countText(int64(l.Running)))
+	s := fmt.Sprintf("%s running", text.Count(int64(l.Running)))
 	if l.Running == 0 {
-		s = fmt.Sprintf("%s in %s", countText(l.Count), span(l.Every))
+		s = fmt.Sprintf("%s in %s", text.Count(l.Count), text.Span(l.Every))
 		if l.Burst > 0 {
-			s += ", burst " + countText(l.Burst)
+			s += ", burst " + text.Count(l.Burst)
 		}
 	}
 	if l.Per != broker.PerQueue {
@@ -108,10 +109,10 @@ func limitGist(l *broker.Limit) string {
 func capacityGist(c *broker.Capacity) string {
 	var parts []string
 	if c.Jobs > 0 {
-		parts = append(parts, plural(c.Jobs, "job", "jobs"))
+		parts = append(parts, text.Plural(c.Jobs, "job", "jobs"))
 	}
 	if c.Bytes > 0 {
-		parts = append(parts, bytesText(c.Bytes))
+		parts = append(parts, text.Bytes(c.Bytes))
 	}
 	if c.DropOldest {
 		parts = append(parts, "drops the oldest")
@@ -126,7 +127,7 @@ func keepText(d time.Duration, zero string) string {
 	case d < 0:
 		return "not kept"
 	}
-	return span(d)
+	return text.Span(d)
 }
 
 // use fills in how much of a setting is used, as far as kept numbers tell.
@@ -140,16 +141,16 @@ func (row *settingRow) use(s *broker.QueueSetting, counts []broker.Count) {
 				leased += c.Leased
 			}
 		}
-		row.Use = countText(leased) + " running"
+		row.Use = text.Count(leased) + " running"
 		if s.Limit.Running > 0 && s.Limit.Per == broker.PerQueue {
-			row.Use = countText(leased) + " of " + countText(int64(s.Limit.Running)) + " running"
+			row.Use = text.Count(leased) + " of " + text.Count(int64(s.Limit.Running)) + " running"
 			row.Used, row.Meter = leased*100/int64(s.Limit.Running), true
 		}
 	case s.Capacity != nil && s.Name == "":
 		for i := range counts {
 			if c := &counts[i]; c.Queue == s.Queue {
 				q := queueRow{queueCounts: queueCounts{Sum: broker.Count{Depth: c.Depth, Bytes: c.Bytes}}, Capacity: s.Capacity}
-				row.Use = fmt.Sprintf("%s, %s; high water %s", plural(c.Depth, "job", "jobs"), bytesText(c.Bytes), countText(c.HighWater))
+				row.Use = fmt.Sprintf("%s, %s; high water %s", text.Plural(c.Depth, "job", "jobs"), text.Bytes(c.Bytes), text.Count(c.HighWater))
 				row.Used, row.Meter = q.Used(), true
 				return
 			}

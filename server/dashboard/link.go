@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/spoolq/spool/internal/text"
 )
 
 // rootOf is the relative way from a request's page to the overview. It counts
@@ -63,5 +65,5 @@ func flashOf(r *http.Request) string {
 	if !strings.Contains(words, "%s") {
 		return words
 	}
-	return fmt.Sprintf(words, plural(n, "job", "jobs"))
+	return fmt.Sprintf(words, text.Plural(n, "job", "jobs"))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/text"
 )
 
 //go:embed pages
@@ -38,7 +39,7 @@ type pages map[string]*template.Template
 
 func parsePages() (pages, error) {
 	base, err := template.New("layout.html").Funcs(template.FuncMap{
-		"count": func(n any) string { return countText(whole(n)) }, "span": span, "ago": ago, "since": since, "stamp": stamp, "bytes": bytesText, "plural": func(n any, one, many string) string { return plural(whole(n), one, many) },
+		"count": func(n any) string { return text.Count(whole(n)) }, "span": text.Span, "ago": ago, "since": since, "stamp": stamp, "bytes": text.Bytes, "plural": func(n any, one, many string) string { return text.Plural(whole(n), one, many) },
 		"line": line, "text": blockText, "field": func(s string) string { return safe(s, false) }, "seg": escape, "stateOf": broker.State.String,
 		"pair":    func(p *page, item any) pair { return pair{p, item} },
 		"section": func(root, name, note string, rows []settingRow) section { return section{root, name, note, rows} },

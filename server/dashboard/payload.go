@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/spoolq/spool/internal/text"
 )
 
 // Bounds of what a page shows of a payload or a result.
@@ -36,11 +38,11 @@ func contentOf(b []byte) content {
 	case !isText(b[:min(len(b), maxShown)], len(b) > maxShown):
 		c.Kind, c.Text = "bytes", strings.TrimSuffix(hex.Dump(b[:min(len(b), maxHex)]), "\n")
 		if len(b) > maxHex {
-			c.Cut = fmt.Sprintf("The first %s of %s.", bytesText(maxHex), bytesText(c.Size))
+			c.Cut = fmt.Sprintf("The first %s of %s.", text.Bytes(maxHex), text.Bytes(c.Size))
 		}
 	case len(b) > maxShown:
 		c.Kind, c.Text = "text", safe(strings.ToValidUTF8(string(b[:maxShown]), ""), true)
-		c.Cut = fmt.Sprintf("The first %s of %s.", bytesText(maxShown), bytesText(c.Size))
+		c.Cut = fmt.Sprintf("The first %s of %s.", text.Bytes(maxShown), text.Bytes(c.Size))
 	default:
 		c.Kind, c.Text = "text", safe(string(b), true)
 		if pretty, ok := indent(b); ok {

@@ -74,7 +74,7 @@ func TestChartsShowWhatHappened(t *testing.T) {
 		if more := chartOf(t, d, "?since="+jsonText(got.T[last-1])); len(more.T) != 1 || more.T[0] != got.T[last] || more.Enqueued[0] != got.Enqueued[last] {
 			t.Errorf("what came since is %v", more.T)
 		}
-		if page := f.page(d, "/"); !strings.Contains(page, `<span class="bad">60</span> of 180<span class="sub">in 1m 7s</span>`) {
+		if page := f.page(d, "/"); !strings.Contains(page, `<span class="bad">60</span> of 180<span class="sub">in 1m7s</span>`) {
 			t.Errorf("the overview does not name the failing task: %s", page)
 		}
 	})

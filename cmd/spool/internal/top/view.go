@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
-	"github.com/spoolq/spool/cmd/spool/internal/text"
+	"github.com/spoolq/spool/internal/text"
 )
 
 // Render draws a sample for a screen of so many columns and rows; 0 means as

@@ -1,4 +1,4 @@
-// Package text writes what the spool command shows to people: bytes that may
+// Package text writes what people are shown, by the spool command and the dashboard: bytes that may
 // be anything, made safe for a terminal and cut; times, spans, sizes and counts
 // that can be read at a glance.
 package text
