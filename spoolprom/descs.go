@@ -64,9 +64,8 @@ var (
 
 // Of the file broker.
 var (
-	commitsDesc     = newDesc("spool_file_commits_total", "Frames that this process appended to the log.")
-	syncsDesc       = newDesc("spool_file_syncs_total", "Syncs of the log by this process that answers waited for.")
-	syncSecondsDesc = newDesc("spool_file_sync_seconds_total", "Time that these syncs took, with the wait for their turn among processes.")
+	commitDesc      = newDesc("spool_file_commit_seconds", "Time that this process held the store's lock until a frame was in the log: to catch up, decide and write.")
+	syncDesc        = newDesc("spool_file_sync_seconds", "Time that a sync of the log took which answers of this process waited for, with the wait for its turn among processes.")
 	loadsDesc       = newDesc("spool_file_loads_total", "How often this process built the state from the log.")
 	compactionsDesc = newDesc("spool_file_compactions_total", "Checkpoints that this process wrote.")
 	diskDesc        = newDesc("spool_file_disk_bytes", "Size of the store's files.")

@@ -18,9 +18,8 @@ type fileBroker interface {
 // is.
 func (s *scrape) file(b fileBroker) error {
 	stats := b.Stats()
-	s.counter(commitsDesc, stats.Commits.Load())
-	s.counter(syncsDesc, stats.Syncs.Load())
-	s.send(syncSecondsDesc, prometheus.CounterValue, float64(stats.SyncNanos.Load())/1e9, nil)
+	s.durations(commitDesc, &stats.Commits)
+	s.durations(syncDesc, &stats.Syncs)
 	s.counter(loadsDesc, stats.Loads.Load())
 	s.counter(compactionsDesc, stats.Compactions.Load())
 	u, err := b.Usage(s.ctx)
@@ -32,4 +31,12 @@ func (s *scrape) file(b fileBroker) error {
 	s.gauge(logBytesDesc, float64(u.Log))
 	s.gauge(liveBytesDesc, float64(u.Live))
 	return nil
+}
+
+func (s *scrape) durations(d *prometheus.Desc, of *filebroker.Durations) {
+	upTo := map[float64]uint64{}
+	for bound, n := range of.Buckets {
+		upTo[bound.Seconds()] = uint64(n)
+	}
+	s.out = append(s.out, prometheus.MustNewConstHistogram(d, uint64(of.Load()), of.Sum().Seconds(), upTo))
 }

@@ -94,18 +94,6 @@ type Broker struct {
 
 var _ broker.Broker = (*Broker)(nil)
 
-// Stats counts what a client did since it was opened.
-type Stats struct {
-	Commits     atomic.Int64 // frames appended
-	Syncs       atomic.Int64 // fdatasync calls for answers; others can be for them too
-	SyncNanos   atomic.Int64 // what these took, with the wait for their turn among processes
-	Loads       atomic.Int64 // how often the state was built from the log; 0 for who only enqueues
-	Compactions atomic.Int64 // checkpoints written
-}
-
-// Stats returns the handle's counters.
-func (b *Broker) Stats() *Stats { return &b.stats }
-
 // errNoName keeps an unset variable from making the current directory a store.
 var errNoName = fmt.Errorf("%w: the name of the directory is empty: use . for the current one", broker.ErrInvalid)
 

@@ -79,8 +79,7 @@ func (b *handle) sync() {
 	began := time.Now()
 	own, err := b.log.SyncTo(b.log.Pos())
 	if own {
-		b.stats.Syncs.Add(1)
-		b.stats.SyncNanos.Add(int64(time.Since(began)))
+		b.stats.Syncs.add(time.Since(began))
 	}
 	b.finish(ops, public(err))
 	sync, lead := b.queue.synced(len(ops))
@@ -152,6 +151,7 @@ func (b *handle) lock() error {
 // the ops that do not wait for the disk, and returns the others.
 func (b *handle) locked() (waiting []*op) {
 	b.mu.Lock()
+	b.began = time.Now()
 	ops := b.queue.take()
 	wait, err := b.commit(ops)
 	ring := b.targets(b.ring.take())
@@ -361,7 +361,7 @@ func (b *handle) append() error {
 		return errors.Join(err, b.reload())
 	}
 	b.s.Wrote(&b.w)
-	b.stats.Commits.Add(1)
+	b.stats.Commits.add(time.Since(b.began))
 	return nil
 }
 

@@ -28,6 +28,7 @@ type handle struct {
 	mu       sync.Mutex      // guards what follows
 	s        *jobstate.State // nil while nothing needs it
 	w        jobstate.Writer
+	began    time.Time // when this process got LOCK for the commit that it makes
 	hub      notify.Hub
 	ring     ringing
 	lossy    bool              // the log was recovered from poison: claims may be forgotten

@@ -1,6 +1,8 @@
 package filebroker
 
 import (
+	"time"
+
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
@@ -38,7 +40,7 @@ func (b *handle) commitStateless(ops []*op) (wait waits, err error) {
 		b.ring.take()
 		return nobody, err
 	}
-	b.stats.Commits.Add(1)
+	b.stats.Commits.add(time.Since(b.began))
 	if b.cfg.Sync == SyncAlways {
 		return some, nil
 	}
