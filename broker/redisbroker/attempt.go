@@ -115,7 +115,9 @@ func (n *network) attempt(ctx context.Context, s *script, queue string, calls []
 	if !errors.As(err, &known) {
 		known = judge(s, err, m.sent.Load())
 	}
-	n.missed(known)
+	if context.Cause(ctx) != errImpatient {
+		n.missed(known)
+	}
 	return nil, known
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -386,6 +387,39 @@ func TestAFullMemoryRefusesWhatGrowsAndLetsPassWhatMay(t *testing.T) {
 		t.Error(err)
 	}
 	if got := logOf(s); !slices.Equal(got, []string{"before", "after"}) {
+		t.Errorf("kept %q", got)
+	}
+}
+
+// A pause of a disk or of a network is no reason to tell people of it.
+func TestAnAnswerThatTakesAWhileIsNoWeather(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	p := redistest.NewProxy(t, s.Addr())
+	var slow atomic.Bool
+	p.Judge(func(args []string) redistest.Verdict {
+		if args[0] == "EVALSHA" && slow.Swap(false) {
+			<-time.After(3 * grace)
+		}
+		return redistest.Pass
+	})
+	var log strings.Builder
+	n := connect(t, p.URL(), Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for i := range 10 { // so that callers make their runs themselves
+		if err := put(t.Context(), n, fmt.Sprint("before ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slow.Store(true)
+	if err := put(t.Context(), n, "slow"); err != nil {
+		t.Error(err)
+	}
+	if slow.Load() {
+		t.Error("no answer was late")
+	}
+	if err := n.close(); err != nil || log.Len() > 0 {
+		t.Errorf("closed with %v, and the log says %q", err, &log)
+	}
+	if got := logOf(s); len(got) != 11 || got[10] != "slow" {
 		t.Errorf("kept %q", got)
 	}
 }
