@@ -115,17 +115,17 @@ func (s *Server) result(ctx context.Context, in *refIn) (*download, error) {
 }
 
 type listIn struct {
-	Queue     string        `path:"queue"`
-	State     string        `query:"state" required:"true" enum:"scheduled,ready,leased,done,dead,cancelled"`
-	Task      string        `query:"task"`
-	Tenant    string        `query:"tenant"`
-	Group     string        `query:"group"`
-	Key       string        `query:"key"`
-	Error     string        `query:"error_contains" doc:"A part of the error's text."`
-	OlderThan wire.Duration `query:"older_than" doc:"Since its last change of state."`
-	NewerThan wire.Duration `query:"newer_than"`
-	Cursor    string        `query:"cursor" doc:"Of the page before."`
-	Limit     int           `query:"limit" minimum:"1" maximum:"1000" doc:"100 when left out."`
+	Queue     string `path:"queue"`
+	State     string `query:"state" required:"true" enum:"scheduled,ready,leased,done,dead,cancelled"`
+	Task      string `query:"task"`
+	Tenant    string `query:"tenant"`
+	Group     string `query:"group"`
+	Key       string `query:"key"`
+	Error     string `query:"error_contains" doc:"A part of the error's text."`
+	OlderThan string `query:"older_than" doc:"Since its last change of state: a duration, like 1m30s."`
+	NewerThan string `query:"newer_than"`
+	Cursor    string `query:"cursor" doc:"Of the page before."`
+	Limit     int    `query:"limit" minimum:"1" maximum:"1000" doc:"100 when left out."`
 }
 
 func (s *Server) listJobs(ctx context.Context, in *listIn) (*answer[wire.Page], error) {
@@ -133,10 +133,28 @@ func (s *Server) listJobs(ctx context.Context, in *listIn) (*answer[wire.Page], 
 	if err != nil {
 		return nil, fmt.Errorf("%w: state: %w", broker.ErrInvalid, err)
 	}
-	return s.list(ctx, broker.Filter{
-		Queue: in.Queue, States: []broker.State{state}, Task: in.Task, Tenant: in.Tenant, Group: in.Group, Key: in.Key,
-		ErrorContains: in.Error, OlderThan: time.Duration(in.OlderThan), NewerThan: time.Duration(in.NewerThan),
-	}, in.Cursor, in.Limit)
+	f := broker.Filter{
+		Queue: in.Queue, States: []broker.State{state}, Task: in.Task, Tenant: in.Tenant, Group: in.Group, Key: in.Key, ErrorContains: in.Error,
+	}
+	if f.OlderThan, err = span("older_than", in.OlderThan); err != nil {
+		return nil, err
+	}
+	if f.NewerThan, err = span("newer_than", in.NewerThan); err != nil {
+		return nil, err
+	}
+	return s.list(ctx, f, in.Cursor, in.Limit)
+}
+
+// span reads a duration of a query, where the framework would want a number.
+func span(name, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	var d wire.Duration
+	if err := d.UnmarshalText([]byte(text)); err != nil {
+		return 0, fmt.Errorf("%w: %s: %w", broker.ErrInvalid, name, err)
+	}
+	return time.Duration(d), nil
 }
 
 type searchIn struct {

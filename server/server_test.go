@@ -93,6 +93,8 @@ func TestEachBadRequestHasItsStatus(t *testing.T) {
 		{"a page of none", "GET /v1/queues/q/jobs?state=ready&limit=0", "", 400, "limit"},
 		{"a page of too many", "GET /v1/queues/q/jobs?state=ready&limit=1001", "", 400, "limit"},
 		{"a fraction", "GET /v1/queues/q/jobs?state=ready&limit=1.5", "", 400, "limit"},
+		{"an age without a unit", "GET /v1/queues/q/jobs?state=ready&older_than=5", "", 400, "write it as 1m30s"},
+		{"an age that is none", "GET /v1/queues/q/jobs?state=ready&newer_than=soon", "", 400, "newer_than: "},
 		{"a bad cursor", "GET /v1/queues/q/jobs?state=ready&cursor=xyz", "", 400, "cursor"},
 		{"an unknown parameter", "GET /v1/counts?limit=1", "", 400, "limit"},
 		{"a bad id", "GET /v1/jobs/1", "", 400, "not a job id"},
@@ -109,6 +111,16 @@ func TestEachBadRequestHasItsStatus(t *testing.T) {
 		})
 	}
 	c.do("GET /v1/counts", "").want(200).says(`{"counts":[]}`)
+}
+
+func TestAListByAge(t *testing.T) {
+	c := newCaller(t, server.Config{})
+	c.do("POST /v1/jobs", `{"task":"t"}`).want(201)
+	for query, want := range map[string]string{
+		"newer_than=1h": `"task":"t"`, "older_than=1h": `"jobs":[]`, "older_than=1ns&newer_than=1h30m": `"task":"t"`,
+	} {
+		c.do("GET /v1/queues/default/jobs?state=ready&"+query, "").want(200).says(want)
+	}
 }
 
 func TestABodyHasToSayThatItIsJSON(t *testing.T) {
