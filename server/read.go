@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -29,6 +30,7 @@ func (s *Server) readRoutes() {
 	register(s, route{
 		method: http.MethodPost, path: "/v1/lookup", id: "lookup", tag: "read", scope: Read,
 		summary: "Jobs by queue and id",
+		doc:     "At most 1000. Answers 413 when several of them have more than 32 MiB together.",
 	}, s.lookup)
 	register(s, get("/v1/counts", "counts", "Jobs by queue, task and state, and what ever happened", "Kept, not counted: it costs the number of tasks."), s.counts)
 	register(s, get("/v1/queues", "list-queues", "Every queue with its depth", ""), s.queues)
@@ -205,12 +207,30 @@ func (s *Server) lookup(ctx context.Context, in *lookupIn) (*answer[wire.Page], 
 	if err := checkRefs(&in.Body); err != nil {
 		return nil, err
 	}
-	jobs, err := s.broker.Get(ctx, in.Body.Refs())
-	if err != nil {
-		return nil, err
+	refs := in.Body.Refs()
+	jobs, size := make([]broker.Job, 0, len(refs)), 0
+	for some := range slices.Chunk(refs, lookupStep) {
+		got, err := s.broker.Get(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for i := range got {
+			size += len(got[i].Payload) + len(got[i].Result)
+		}
+		if size > lookupBytes && len(refs) > 1 {
+			return nil, fmt.Errorf("%w: the %d jobs have more than %d bytes together: name fewer", broker.ErrTooLarge, len(refs), lookupBytes)
+		}
+		jobs = append(jobs, got...)
 	}
 	return &answer[wire.Page]{wire.PageOf(jobs, "")}, nil
 }
+
+// A lookup reads so many jobs at a time, and is refused when the payloads and
+// results of several are more than so many bytes.
+const (
+	lookupStep  = 8
+	lookupBytes = 32 << 20
+)
 
 // OfQueue is the part of a request that may name a queue.
 type OfQueue struct {

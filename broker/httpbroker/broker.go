@@ -2,6 +2,7 @@ package httpbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -146,12 +147,16 @@ func (c *client) Maintain(ctx context.Context) (time.Duration, error) {
 // Get is Inspector.Get.
 func (c *client) Get(ctx context.Context, refs []broker.Ref) ([]broker.Job, error) {
 	jobs := make([]broker.Job, 0, len(refs))
-	for len(refs) > 0 {
-		n := min(len(refs), maxRefs)
+	for most := maxRefs; len(refs) > 0; {
+		n := min(len(refs), most)
 		r := request{method: http.MethodPost, path: "/v1/lookup", body: wire.LookupRequest{Jobs: wire.RefsOf(refs[:n])}}
 		page, err := c.page(ctx, r)
 		if err == nil {
 			err = c.all(&r, len(page.Jobs), n)
+		}
+		if errors.Is(err, broker.ErrTooLarge) && n > 1 {
+			most = n / 2
+			continue
 		}
 		if err != nil {
 			return nil, err
