@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/broker/membroker"
 	"github.com/spoolq/spool/server"
 )
 
@@ -121,6 +123,22 @@ func TestAListByAge(t *testing.T) {
 	} {
 		c.do("GET /v1/queues/default/jobs?state=ready&"+query, "").want(200).says(want)
 	}
+}
+
+func TestAnIDOfACallIsNotForACallOfMore(t *testing.T) {
+	store := spool.New(membroker.New(membroker.Config{RememberCalls: true}), spool.Config{Logger: quiet})
+	s, err := server.New(store, server.Config{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop(); store.Close() })
+	c := (&caller{t, s, http.Header{}}).with("Spool-Call-ID", "01890a5d-ac96-774b-bcce-b302099a8057")
+	first := c.do("POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"t"}]}`).want(201)
+	if again := c.do("POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"t"}]}`).want(201); string(again.body) != string(first.body) {
+		t.Errorf("%s, then %s", first.body, again.body)
+	}
+	c.do("POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"t"},{"task":"t"}]}`).want(400).says("that of another call")
+	c.do("POST /v1/jobs", `{"task":"t"}`).want(400).says("that of another call")
 }
 
 func TestABodyHasToSayThatItIsJSON(t *testing.T) {
