@@ -50,7 +50,8 @@ func (nowhere) Handle(*huma.Operation, func(huma.Context)) {}
 func add[I, O any](s *Server, to huma.API, r route, handle func(context.Context, *I) (*O, error)) {
 	op := huma.Operation{
 		Method: r.method, Path: r.path, OperationID: r.id, Summary: r.summary, Description: r.doc, Tags: []string{r.tag},
-		DefaultStatus: r.status, MaxBodyBytes: s.cfg.MaxBody, SkipValidateBody: true, RejectUnknownQueryParameters: true,
+		DefaultStatus: r.status, MaxBodyBytes: s.cfg.MaxBody, BodyReadTimeout: bodyTimeout,
+		SkipValidateBody: true, RejectUnknownQueryParameters: true,
 		Metadata:  map[string]any{scopeKey: r.scope},
 		Responses: map[string]*huma.Response{"default": s.problemResponse()},
 		Security:  []map[string][]string{{"credential": {}}},

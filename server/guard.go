@@ -16,8 +16,8 @@ import (
 	"github.com/spoolq/spool/internal/wire"
 )
 
-// bodyTimeout is how long a request's body may take to arrive.
-const bodyTimeout = 30 * time.Second
+// bodyTimeout is how long a request's body may take to arrive. Tests shorten it.
+var bodyTimeout = 30 * time.Second
 
 // guard lets a request through to its handler, or refuses it.
 func guard(s *Server, w http.ResponseWriter, r *http.Request) {
@@ -58,11 +58,13 @@ func guard(s *Server, w http.ResponseWriter, r *http.Request) {
 			fail(w, p)
 			return
 		}
-		timely := &timelyBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.cfg.MaxBody), ctl: http.NewResponseController(w)}
+		timely := &timelyBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.cfg.MaxBody), ctl: http.NewResponseController(w), header: h}
 		_ = timely.ctl.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every connection has one
 		r.Body = timely
 	}
-	s.mux.ServeHTTP(w, r)
+	timely := &timelyWriter{ResponseWriter: w, ctl: http.NewResponseController(w)}
+	defer timely.extend(0) // what is left in the buffers
+	s.mux.ServeHTTP(timely, r)
 }
 
 // mediaProblem refuses a body that does not say that it is JSON: a page of
@@ -97,19 +99,60 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 }
 
 // timelyBody is a body whose deadline is over once it has arrived: what follows,
-// a long poll, has none.
+// a long poll, has none. One that does not arrive ends its connection: what would
+// still come of it is no request, and is not waited for.
 type timelyBody struct {
 	io.ReadCloser
-	ctl *http.ResponseController
+	ctl    *http.ResponseController
+	header http.Header // of the answer
 }
 
 func (b *timelyBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
+	switch err {
+	case nil:
+	case io.EOF:
 		_ = b.ctl.SetReadDeadline(time.Time{})
+	default:
+		b.header.Set("Connection", "close")
 	}
 	return n, err
 }
+
+// timelyWriter ends an answer that its client does not take: it would keep the
+// answer in memory for as long as it likes.
+type timelyWriter struct {
+	http.ResponseWriter
+	ctl *http.ResponseController
+}
+
+// An answer has writeTime, and a second more for each slowest bytes. The time is
+// longer than bodyTimeout, for which an answer may have to wait when its handler
+// left the body alone. Tests change both.
+var (
+	writeTime = time.Minute
+	slowest   = 64 << 10
+)
+
+// extend gives the next n bytes their time.
+func (w *timelyWriter) extend(n int) {
+	_ = w.ctl.SetWriteDeadline(time.Now().Add(writeTime + time.Duration(n/slowest)*time.Second)) // not every connection has one
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *timelyWriter) WriteHeader(code int) {
+	w.extend(0)
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (w *timelyWriter) Write(b []byte) (int, error) {
+	w.extend(len(b))
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets an http.ResponseController find the connection's own.
+func (w *timelyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // hostSet is the set of allowed names; nil allows every one.
 func hostSet(names []string) map[string]bool {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -29,6 +30,7 @@ func (s *Server) readRoutes() {
 	register(s, route{
 		method: http.MethodPost, path: "/v1/lookup", id: "lookup", tag: "read", scope: Read,
 		summary: "Jobs by queue and id",
+		doc:     "At most 1000. Answers 413 when several of them have more than 32 MiB together.",
 	}, s.lookup)
 	register(s, get("/v1/counts", "counts", "Jobs by queue, task and state, and what ever happened", "Kept, not counted: it costs the number of tasks."), s.counts)
 	register(s, get("/v1/queues", "list-queues", "Every queue with its depth", ""), s.queues)
@@ -115,17 +117,17 @@ func (s *Server) result(ctx context.Context, in *refIn) (*download, error) {
 }
 
 type listIn struct {
-	Queue     string        `path:"queue"`
-	State     string        `query:"state" required:"true" enum:"scheduled,ready,leased,done,dead,cancelled"`
-	Task      string        `query:"task"`
-	Tenant    string        `query:"tenant"`
-	Group     string        `query:"group"`
-	Key       string        `query:"key"`
-	Error     string        `query:"error_contains" doc:"A part of the error's text."`
-	OlderThan wire.Duration `query:"older_than" doc:"Since its last change of state."`
-	NewerThan wire.Duration `query:"newer_than"`
-	Cursor    string        `query:"cursor" doc:"Of the page before."`
-	Limit     int           `query:"limit" minimum:"1" maximum:"1000" doc:"100 when left out."`
+	Queue     string `path:"queue"`
+	State     string `query:"state" required:"true" enum:"scheduled,ready,leased,done,dead,cancelled"`
+	Task      string `query:"task"`
+	Tenant    string `query:"tenant"`
+	Group     string `query:"group"`
+	Key       string `query:"key"`
+	Error     string `query:"error_contains" doc:"A part of the error's text."`
+	OlderThan string `query:"older_than" doc:"Since its last change of state: a duration, like 1m30s."`
+	NewerThan string `query:"newer_than"`
+	Cursor    string `query:"cursor" doc:"Of the page before."`
+	Limit     int    `query:"limit" minimum:"1" maximum:"1000" doc:"100 when left out."`
 }
 
 func (s *Server) listJobs(ctx context.Context, in *listIn) (*answer[wire.Page], error) {
@@ -133,10 +135,28 @@ func (s *Server) listJobs(ctx context.Context, in *listIn) (*answer[wire.Page], 
 	if err != nil {
 		return nil, fmt.Errorf("%w: state: %w", broker.ErrInvalid, err)
 	}
-	return s.list(ctx, broker.Filter{
-		Queue: in.Queue, States: []broker.State{state}, Task: in.Task, Tenant: in.Tenant, Group: in.Group, Key: in.Key,
-		ErrorContains: in.Error, OlderThan: time.Duration(in.OlderThan), NewerThan: time.Duration(in.NewerThan),
-	}, in.Cursor, in.Limit)
+	f := broker.Filter{
+		Queue: in.Queue, States: []broker.State{state}, Task: in.Task, Tenant: in.Tenant, Group: in.Group, Key: in.Key, ErrorContains: in.Error,
+	}
+	if f.OlderThan, err = span("older_than", in.OlderThan); err != nil {
+		return nil, err
+	}
+	if f.NewerThan, err = span("newer_than", in.NewerThan); err != nil {
+		return nil, err
+	}
+	return s.list(ctx, f, in.Cursor, in.Limit)
+}
+
+// span reads a duration of a query, where the framework would want a number.
+func span(name, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	var d wire.Duration
+	if err := d.UnmarshalText([]byte(text)); err != nil {
+		return 0, fmt.Errorf("%w: %s: %w", broker.ErrInvalid, name, err)
+	}
+	return time.Duration(d), nil
 }
 
 type searchIn struct {
@@ -187,12 +207,30 @@ func (s *Server) lookup(ctx context.Context, in *lookupIn) (*answer[wire.Page], 
 	if err := checkRefs(&in.Body); err != nil {
 		return nil, err
 	}
-	jobs, err := s.broker.Get(ctx, in.Body.Refs())
-	if err != nil {
-		return nil, err
+	refs := in.Body.Refs()
+	jobs, size := make([]broker.Job, 0, len(refs)), 0
+	for some := range slices.Chunk(refs, lookupStep) {
+		got, err := s.broker.Get(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for i := range got {
+			size += len(got[i].Payload) + len(got[i].Result)
+		}
+		if size > lookupBytes && len(refs) > 1 {
+			return nil, fmt.Errorf("%w: the %d jobs have more than %d bytes together: name fewer", broker.ErrTooLarge, len(refs), lookupBytes)
+		}
+		jobs = append(jobs, got...)
 	}
 	return &answer[wire.Page]{wire.PageOf(jobs, "")}, nil
 }
+
+// A lookup reads so many jobs at a time, and is refused when the payloads and
+// results of several are more than so many bytes.
+const (
+	lookupStep  = 8
+	lookupBytes = 32 << 20
+)
 
 // OfQueue is the part of a request that may name a queue.
 type OfQueue struct {

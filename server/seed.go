@@ -84,6 +84,15 @@ func short(r *http.Request, v any) error {
 	return wire.Read(b, v)
 }
 
+// spend reads a body that says nothing. Before its end nobody would notice that
+// the client has gone, and a job would be leased to it.
+func spend(r *http.Request) error {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return bodyError(err)
+	}
+	return nil
+}
+
 // bodyError is why a body could not be read.
 func bodyError(err error) error {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -177,6 +186,9 @@ func (s *Server) shortDequeue(r *http.Request) (any, error) {
 		if err := wait.UnmarshalText([]byte(text)); err != nil {
 			return nil, fmt.Errorf("%w: wait: %w", broker.ErrInvalid, err)
 		}
+	}
+	if err := spend(r); err != nil {
+		return nil, err
 	}
 	ctx, cancel := s.waiting(r.Context())
 	defer cancel()

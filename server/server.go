@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,7 +75,7 @@ type Server struct {
 	life    context.Context // of waits; ends with Stop
 	stop    context.CancelFunc
 	streams chan struct{} // a token for each event stream
-	waits   waits
+	waits   *waits
 	refused refused
 	origins *http.CrossOriginProtection
 }
@@ -99,7 +100,7 @@ func New(c *spool.Client, cfg Config) (*Server, error) {
 		origins: http.NewCrossOriginProtection(), streams: make(chan struct{}, cfg.MaxStreams),
 	}
 	s.audit = cmp.Or(cfg.Audit, s.log)
-	s.waits.calls = map[broker.ID]context.CancelFunc{}
+	s.waits = newWaits()
 	s.life, s.stop = context.WithCancel(context.Background())
 	s.routes()
 	if cfg.Expvar {
@@ -123,23 +124,31 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	guard(s, w, r)
 }
 
-// waits are the waiting calls of clients that may want them to end, by call id.
+// waits are the waiting calls of clients that may want them to end, by call id. A
+// call waits twice when its client makes it again before it was noticed that the
+// first connection has gone.
 type waits struct {
 	mu    sync.Mutex
-	calls map[broker.ID]context.CancelFunc
+	calls map[broker.ID][]*context.CancelFunc
 }
+
+func newWaits() *waits { return &waits{calls: map[broker.ID][]*context.CancelFunc{}} }
 
 // begin makes a call stoppable, until done is called.
 func (w *waits) begin(ctx context.Context, id broker.ID) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
+	one := &cancel
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.calls[id] = cancel
+	w.calls[id] = append(w.calls[id], one)
 	return ctx, func() {
 		cancel()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.calls, id)
+		left := slices.DeleteFunc(w.calls[id], func(c *context.CancelFunc) bool { return c == one })
+		if w.calls[id] = left; len(left) == 0 {
+			delete(w.calls, id)
+		}
 	}
 }
 
@@ -147,9 +156,8 @@ func (w *waits) begin(ctx context.Context, id broker.ID) (_ context.Context, don
 func (w *waits) end(id broker.ID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	cancel := w.calls[id]
-	if cancel != nil {
-		cancel()
+	for _, cancel := range w.calls[id] {
+		(*cancel)()
 	}
-	return cancel != nil
+	return len(w.calls[id]) > 0
 }

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/broker/membroker"
 	"github.com/spoolq/spool/server"
 )
 
@@ -93,6 +95,8 @@ func TestEachBadRequestHasItsStatus(t *testing.T) {
 		{"a page of none", "GET /v1/queues/q/jobs?state=ready&limit=0", "", 400, "limit"},
 		{"a page of too many", "GET /v1/queues/q/jobs?state=ready&limit=1001", "", 400, "limit"},
 		{"a fraction", "GET /v1/queues/q/jobs?state=ready&limit=1.5", "", 400, "limit"},
+		{"an age without a unit", "GET /v1/queues/q/jobs?state=ready&older_than=5", "", 400, "write it as 1m30s"},
+		{"an age that is none", "GET /v1/queues/q/jobs?state=ready&newer_than=soon", "", 400, "newer_than: "},
 		{"a bad cursor", "GET /v1/queues/q/jobs?state=ready&cursor=xyz", "", 400, "cursor"},
 		{"an unknown parameter", "GET /v1/counts?limit=1", "", 400, "limit"},
 		{"a bad id", "GET /v1/jobs/1", "", 400, "not a job id"},
@@ -109,6 +113,32 @@ func TestEachBadRequestHasItsStatus(t *testing.T) {
 		})
 	}
 	c.do("GET /v1/counts", "").want(200).says(`{"counts":[]}`)
+}
+
+func TestAListByAge(t *testing.T) {
+	c := newCaller(t, server.Config{})
+	c.do("POST /v1/jobs", `{"task":"t"}`).want(201)
+	for query, want := range map[string]string{
+		"newer_than=1h": `"task":"t"`, "older_than=1h": `"jobs":[]`, "older_than=1ns&newer_than=1h30m": `"task":"t"`,
+	} {
+		c.do("GET /v1/queues/default/jobs?state=ready&"+query, "").want(200).says(want)
+	}
+}
+
+func TestAnIDOfACallIsNotForACallOfMore(t *testing.T) {
+	store := spool.New(membroker.New(membroker.Config{RememberCalls: true}), spool.Config{Logger: quiet})
+	s, err := server.New(store, server.Config{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop(); store.Close() })
+	c := (&caller{t, s, http.Header{}}).with("Spool-Call-ID", "01890a5d-ac96-774b-bcce-b302099a8057")
+	first := c.do("POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"t"}]}`).want(201)
+	if again := c.do("POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"t"}]}`).want(201); string(again.body) != string(first.body) {
+		t.Errorf("%s, then %s", first.body, again.body)
+	}
+	c.do("POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"t"},{"task":"t"}]}`).want(400).says("that of another call")
+	c.do("POST /v1/jobs", `{"task":"t"}`).want(400).says("that of another call")
 }
 
 func TestABodyHasToSayThatItIsJSON(t *testing.T) {

@@ -74,7 +74,10 @@ func (s *Server) events(ctx context.Context, in *eventsIn) (*huma.StreamResponse
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		defer done()
-		_, w := humago.Unwrap(hc)
+		r, w := humago.Unwrap(hc)
+		if spend(r) != nil {
+			return
+		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-Accel-Buffering", "no")
 		stream(ctx, w, events)

@@ -2,6 +2,7 @@ package httpbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -25,7 +26,24 @@ func (c *client) post(ctx context.Context, call broker.Call, path string, in, ou
 	if call.ID.IsZero() {
 		call = broker.NewCall()
 	}
-	return c.call(ctx, request{method: http.MethodPost, path: path, body: in, id: call.ID}, out)
+	return c.call(ctx, posted(call, path, in), out)
+}
+
+func posted(call broker.Call, path string, in any) request {
+	return request{method: http.MethodPost, path: path, body: in, id: call.ID}
+}
+
+// posts makes a call that is answered for each of n things; count says for how
+// many an answer is.
+func (c *client) posts(ctx context.Context, call broker.Call, path string, in, out any, n int, count func() int) error {
+	if call.ID.IsZero() {
+		call = broker.NewCall()
+	}
+	r := posted(call, path, in)
+	if err := c.call(ctx, r, out); err != nil {
+		return err
+	}
+	return c.all(&r, count(), n)
 }
 
 // Enqueue is Broker.Enqueue.
@@ -35,7 +53,8 @@ func (c *client) Enqueue(ctx context.Context, call broker.Call, queue string, jo
 		return nil, err
 	}
 	var out wire.EnqueueAnswer
-	if err := c.post(ctx, call, path, wire.EnqueueRequest{Jobs: wire.NewJobsOf(jobs)}, &out); err != nil {
+	in := wire.EnqueueRequest{Jobs: wire.NewJobsOf(jobs)}
+	if err := c.posts(ctx, call, path, in, &out, len(jobs), func() int { return len(out.Jobs) }); err != nil {
 		return nil, err
 	}
 	return out.Enqueued(), nil
@@ -44,7 +63,8 @@ func (c *client) Enqueue(ctx context.Context, call broker.Call, queue string, jo
 // Extend is Broker.Extend. It can be repeated: what it did twice it did once.
 func (c *client) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.Beat, error) {
 	var out wire.Beats
-	if err := c.post(ctx, broker.NewCall(), "/v1/extend", wire.ExtendRequestOf(&r), &out); err != nil {
+	in := wire.ExtendRequestOf(&r)
+	if err := c.posts(ctx, broker.NewCall(), "/v1/extend", in, &out, len(r.Leases), func() int { return len(out.Leases) }); err != nil {
 		return nil, err
 	}
 	beats, err := out.Beats()
@@ -57,7 +77,8 @@ func (c *client) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.B
 // Settle is Broker.Settle.
 func (c *client) Settle(ctx context.Context, call broker.Call, list []broker.Settlement) ([]broker.Settled, error) {
 	var out wire.SettleAnswer
-	if err := c.post(ctx, call, "/v1/settle", wire.SettleRequestOf(list), &out); err != nil {
+	in := wire.SettleRequestOf(list)
+	if err := c.posts(ctx, call, "/v1/settle", in, &out, len(list), func() int { return len(out.Settlements) }); err != nil {
 		return nil, err
 	}
 	c.held.settled(list)
@@ -126,9 +147,17 @@ func (c *client) Maintain(ctx context.Context) (time.Duration, error) {
 // Get is Inspector.Get.
 func (c *client) Get(ctx context.Context, refs []broker.Ref) ([]broker.Job, error) {
 	jobs := make([]broker.Job, 0, len(refs))
-	for len(refs) > 0 {
-		n := min(len(refs), maxRefs)
-		page, err := c.page(ctx, request{method: http.MethodPost, path: "/v1/lookup", body: wire.LookupRequest{Jobs: wire.RefsOf(refs[:n])}})
+	for most := maxRefs; len(refs) > 0; {
+		n := min(len(refs), most)
+		r := request{method: http.MethodPost, path: "/v1/lookup", body: wire.LookupRequest{Jobs: wire.RefsOf(refs[:n])}}
+		page, err := c.page(ctx, r)
+		if err == nil {
+			err = c.all(&r, len(page.Jobs), n)
+		}
+		if errors.Is(err, broker.ErrTooLarge) && n > 1 {
+			most = n / 2
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

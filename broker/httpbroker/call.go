@@ -27,8 +27,9 @@ type request struct {
 	wait   time.Duration // how long the server may wait before it answers
 	once   bool          // no second attempt
 	// stop ends the wait of a call that changes something, when its context
-	// ends: its answer still comes. nil: there is nothing to end.
-	stop func()
+	// ends: its answer still comes. It returns once that has got through, or its
+	// own context ends. nil: there is nothing to end.
+	stop func(context.Context)
 }
 
 // changes says that the request changes something: its outcome matters, so that
@@ -64,7 +65,7 @@ func (c *client) call(ctx context.Context, r request, out any) error {
 		err := c.attempt(ctx, &r, body, out)
 		again, ok := errors.AsType[*againError](err)
 		if !ok {
-			return err
+			return judged(&r, lost, err)
 		}
 		lost = lost || again.lost
 		wait := max(pause/2+rand.N(pause/2+1), again.after)
@@ -77,6 +78,17 @@ func (c *client) call(ctx context.Context, r request, out any) error {
 		}
 		pause = min(2*pause, pauseMax)
 	}
+}
+
+// judged is what an answer that is not to be had again says of a call. What the
+// store answers tells of all its attempts, since it remembers them; what somebody
+// before the store refuses tells of this attempt alone, and a server that failed
+// does not know itself.
+func judged(r *request, lost bool, err error) error {
+	if p, ok := errors.AsType[*wire.Problem](err); ok && r.changes() && (lost || p.Code == wire.CodeInternal) {
+		return fmt.Errorf("%w: %w", broker.ErrUnknown, err)
+	}
+	return err
 }
 
 // givenUp is the error of a call that got no answer.
@@ -124,7 +136,9 @@ func (c *client) attempt(ctx context.Context, r *request, body []byte, out any) 
 	ended := context.AfterFunc(ctx, func() {
 		switch {
 		case r.stop != nil:
-			r.stop()
+			late := time.AfterFunc(c.cfg.Timeout, cancel) // it waits no more, and has the time of any other
+			context.AfterFunc(under, func() { late.Stop() })
+			r.stop(under)
 		case !r.changes():
 			cancel()
 		}
@@ -142,13 +156,34 @@ func (c *client) attempt(ctx context.Context, r *request, body []byte, out any) 
 	if err != nil {
 		return c.unanswered(ctx, r, err)
 	}
-	if out == nil || resp.StatusCode == http.StatusNoContent {
+	switch none := resp.StatusCode == http.StatusNoContent; {
+	case none != (out == nil):
+		return c.strange(r, errors.New(resp.Status))
+	case none:
 		return nil
 	}
 	if err := wire.ReadAnswer(b, out); err != nil {
-		return fmt.Errorf("%w: %s%s did not answer as a spool server does: %w", broker.ErrUnsupported, c.base, r.path, err)
+		return c.strange(r, err)
 	}
 	return nil
+}
+
+// strange is the error of an answer of success that is not a spool server's, or
+// not all of it: whether the call took place nobody can tell.
+func (c *client) strange(r *request, err error) error {
+	is := broker.ErrUnsupported
+	if r.changes() {
+		is = broker.ErrUnknown
+	}
+	return fmt.Errorf("%w: %s%s did not answer as a spool server does: %w", is, c.base, r.path, err)
+}
+
+// all refuses an answer for other than all that was asked.
+func (c *client) all(r *request, got, want int) error {
+	if got == want {
+		return nil
+	}
+	return c.strange(r, fmt.Errorf("it answered for %d of %d", got, want))
 }
 
 // unanswered is what an attempt without an answer comes to.
@@ -206,7 +241,7 @@ func problem(resp *http.Response) error {
 	switch {
 	case p.Code == "closed" || p.Code == wire.CodeBusy: // it was refused before it began
 		return again
-	case p.Code == "unknown_outcome" || p.Code == "" && resp.StatusCode >= 502: // a proxy, or the store behind
+	case p.Code == "unknown_outcome" || p.Code == "" && resp.StatusCode >= 500: // a proxy, or the store behind
 		again.lost = true
 		return again
 	}

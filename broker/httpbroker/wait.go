@@ -29,7 +29,7 @@ func (c *client) Claim(ctx context.Context, call broker.Call, r broker.ClaimRequ
 		in.Wait = wire.Duration(min(max(left, 0), c.wait))
 		req := request{method: http.MethodPost, path: "/v1/claim", body: in, id: id, wait: time.Duration(in.Wait)}
 		if in.Wait > 0 {
-			req.stop = func() { c.stopClaim(id) }
+			req.stop = func(under context.Context) { c.stopClaim(under, id) }
 		}
 		var out wire.Claimed
 		asked := time.Now()
@@ -60,15 +60,21 @@ func pollID(id broker.ID, poll uint32) broker.ID {
 	return id
 }
 
-// stopClaim tells the server to end a poll. If that does not get through, the
-// poll ends by its wait.
-func (c *client) stopClaim(id broker.ID) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeout)
-	defer cancel()
+// stopClaim tells the server to end a poll, again until it has got through: the
+// poll may arrive after it, on another connection. ctx ends with the poll.
+func (c *client) stopClaim(ctx context.Context, id broker.ID) {
 	r := request{method: http.MethodDelete, path: "/v1/claims/" + id.String()}
-	resp, err := c.send(ctx, &r, nil)
-	if err == nil {
-		resp.Body.Close()
+	for pause := c.pause; ; pause = min(2*pause, pauseMax) {
+		resp, err := c.send(ctx, &r, nil)
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusNotFound && resp.StatusCode < 500 {
+				return
+			}
+		}
+		if !c.rest(ctx, pause) {
+			return
+		}
 	}
 }
 

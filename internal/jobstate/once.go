@@ -69,9 +69,21 @@ var (
 	}
 )
 
+// sameCount refuses a call whose id was that of another one: the answer that is
+// remembered is not for all that this one asks.
+func sameCount(id broker.ID, answered, asked int) error {
+	if answered == asked {
+		return nil
+	}
+	return fmt.Errorf("%w: call id %s was that of another call, of %d in place of %d", broker.ErrInvalid, id, answered, asked)
+}
+
 // EnqueueOnce is Enqueue for a call that may be made again.
 func (s *State) EnqueueOnce(w *Writer, now Now, id broker.ID, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
-	answers, _, err := once(s, w, now, id, enqueueVerb, func() ([]broker.Enqueued, error) { return s.Enqueue(w, now, queue, jobs) })
+	answers, again, err := once(s, w, now, id, enqueueVerb, func() ([]broker.Enqueued, error) { return s.Enqueue(w, now, queue, jobs) })
+	if again && err == nil {
+		err = sameCount(id, len(answers), len(jobs))
+	}
 	return answers, err
 }
 
@@ -96,13 +108,16 @@ func (s *State) ClaimOnce(w *Writer, now Now, id broker.ID, r *broker.ClaimReque
 
 // SettleOnce is Settle for all settlements of a call that may be made again.
 func (s *State) SettleOnce(w *Writer, now Now, id broker.ID, list []broker.Settlement) ([]broker.Settled, error) {
-	answers, _, err := once(s, w, now, id, settleVerb, func() ([]broker.Settled, error) {
+	answers, again, err := once(s, w, now, id, settleVerb, func() ([]broker.Settled, error) {
 		answers := make([]broker.Settled, len(list))
 		for i := range list {
 			answers[i] = s.Settle(w, now, &list[i])
 		}
 		return answers, nil
 	})
+	if again && err == nil {
+		err = sameCount(id, len(answers), len(list))
+	}
 	return answers, err
 }
 

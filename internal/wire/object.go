@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/base64"
 	"maps"
 	"slices"
@@ -123,7 +124,37 @@ func isJSON(b []byte) bool {
 	if len(b) == 0 || space(b[0]) || space(b[len(b)-1]) {
 		return false
 	}
-	return jsontext.Value(b).IsValid()
+	return jsontext.Value(b).IsValid() && !deep(b)
+}
+
+// maxNested is how deep a value may be nested that stands in a request or an
+// answer as it is. With what is around it that is 64, which every reader takes:
+// one that is deeper would make the answer unreadable, and so take the other jobs
+// in it along.
+const maxNested = 60
+
+// deep reports whether a valid value is nested deeper than maxNested.
+func deep(b []byte) bool {
+	if bytes.Count(b, []byte{'['})+bytes.Count(b, []byte{'{'}) <= maxNested {
+		return false // hardly any value has to be looked at
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth > maxNested {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
 }
 
 func space(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }

@@ -260,3 +260,26 @@ func FuzzRead(f *testing.F) {
 		same(t, got, err, jobs)
 	})
 }
+
+func TestAValueThatIsNestedTooDeepIsBytes(t *testing.T) {
+	nest := func(n int, inner string) []byte {
+		return []byte(strings.Repeat(`{"a":[`, n/2) + inner + strings.Repeat("]}", n/2))
+	}
+	for _, c := range []struct {
+		name string
+		b    []byte
+		want bool
+	}{
+		{"as deep as any reader goes", nest(60, "1"), true},
+		{"deeper", nest(60, "[]"), false},
+		{"brackets in a string", nest(60, `"\"[[[{{{\\"`), true},
+		{"brackets behind a string", nest(60, `"\\",[1]`), false},
+		{"many side by side", []byte("[" + strings.Repeat("[],{},", 100) + "1]"), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if text, bytes := forms(c.b); (text != nil) != c.want || (bytes == nil) != c.want {
+				t.Errorf("as text: %v, as bytes: %v", text != nil, bytes != nil)
+			}
+		})
+	}
+}

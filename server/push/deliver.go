@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -24,6 +25,7 @@ type delivery struct {
 	target Target
 	client *http.Client
 	sign   *webhooks.Webhook // nil: not signed
+	alone  atomic.Int64      // until when the target is left alone, Unix nanoseconds
 }
 
 // pause is what a target is left alone for that does not say how long.
@@ -34,6 +36,9 @@ const maxPause = 24 * time.Hour
 
 // deliver is a spool.Handler.
 func (d *delivery) deliver(ctx context.Context, l *spool.Lease) error {
+	if left := time.Until(time.Unix(0, d.alone.Load())); left > 0 {
+		return spool.Snooze(left)
+	}
 	ctx, cancel := context.WithTimeout(ctx, d.target.Timeout)
 	defer cancel()
 	r, err := d.request(ctx, l)
@@ -65,6 +70,7 @@ func (d *delivery) outcome(resp *http.Response) error {
 		if !known {
 			after = pause
 		}
+		d.alone.Store(time.Now().Add(after).UnixNano())
 		return spool.Snooze(after)
 	case code == http.StatusRequestTimeout || code == http.StatusTooEarly:
 		return said
@@ -79,8 +85,12 @@ func retryAfter(text string) (d time.Duration, ok bool) {
 	if text == "" {
 		return 0, false
 	}
-	if seconds, err := strconv.Atoi(text); err == nil && seconds >= 0 {
-		return min(time.Duration(min(seconds, int(maxPause/time.Second)))*time.Second, maxPause), true
+	if strings.Trim(text, "0123456789") == "" {
+		seconds, err := strconv.Atoi(text)
+		if err != nil || seconds > int(maxPause/time.Second) { // however many
+			return maxPause, true
+		}
+		return max(time.Duration(seconds)*time.Second, time.Second), true // at once would be again and again
 	}
 	at, err := http.ParseTime(text)
 	if err != nil {

@@ -126,6 +126,7 @@ func TestTheAnswerSettlesTheJob(t *testing.T) {
 		{"302 is tried again, and not followed", 302, "", "", spool.Scheduled, broker.ReasonRetry, 1, "answered 302"},
 		{"429 is left alone, and no attempt", 429, "", "", spool.Scheduled, broker.ReasonSnoozed, 0, ""},
 		{"429 says for how long", 429, "7200", "", spool.Scheduled, broker.ReasonSnoozed, 0, ""},
+		{"429 that says no time is not asked at once", 429, "0", "", spool.Scheduled, broker.ReasonSnoozed, 0, ""},
 		{"503 that says for how long", 503, "7200", "", spool.Scheduled, broker.ReasonSnoozed, 0, ""},
 		{"503 alone is tried again", 503, "", "", spool.Scheduled, broker.ReasonRetry, 1, "answered 503"},
 		{"404 is a dead letter", 404, "", "", spool.Dead, broker.ReasonBuried, 1, "answered 404"},
@@ -146,10 +147,38 @@ func TestTheAnswerSettlesTheJob(t *testing.T) {
 			if j.State != c.state || j.Reason != c.reason || j.Attempt != c.count || !strings.Contains(j.Error, c.says) || strings.Contains(j.Error, "secret") {
 				t.Errorf("the job is %v (%s), attempt %d, %q", j.State, j.Reason, j.Attempt, j.Error)
 			}
-			if left := time.Until(j.RunAt); c.after != "" && (left < 119*time.Minute || left > 2*time.Hour) {
+			if left := time.Until(j.RunAt); c.after == "7200" && (left < 119*time.Minute || left > 2*time.Hour) {
 				t.Errorf("it is due in %v", left)
 			}
 		})
+	}
+}
+
+func TestATargetThatAsksForItIsLeftAloneByOtherJobsToo(t *testing.T) {
+	var asked atomic.Int64
+	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Retry-After", "7200")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	var last spool.ID
+	for range 20 {
+		last = b.enqueue("{}")
+	}
+	j := b.run(Target{AllowPrivate: true, Concurrency: 1}, last, func(j spool.Job) bool { return j.State == spool.Scheduled })
+	if n := asked.Load(); n != 1 || j.Attempt != 0 {
+		t.Errorf("%d requests, attempt %d", n, j.Attempt)
+	}
+}
+
+func TestHowLongATargetIsLeftAlone(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": time.Second, "7": 7 * time.Second, "86401": maxPause, "99999999999999999999": maxPause, "Thu, 01 Jan 1970 00:00:00 GMT": time.Second,
+		"": 0, "-5": 0, "1.5": 0, "soon": 0,
+	} {
+		if got, ok := retryAfter(text); got != want || ok != (want > 0) {
+			t.Errorf("%q is %v, %v", text, got, ok)
+		}
 	}
 }
 
@@ -174,7 +203,7 @@ func TestATargetLeadsToTheInternetUnlessItIsAllowed(t *testing.T) {
 	for _, address := range []string{
 		"127.0.0.1:80", "[::1]:80", "10.1.2.3:80", "172.16.0.1:80", "192.168.1.1:443", "169.254.169.254:80", "100.64.0.1:80", "0.0.0.0:80", "224.0.0.1:80",
 		"[::ffff:127.0.0.1]:80", "[::ffff:10.0.0.1]:80", "[fc00::1]:80", "[fd12::1]:80", "[fe80::1%eth0]:80", "[ff02::1]:80", "[::]:80", "[64:ff9b::7f00:1]:80",
-		"255.255.255.255:80", "198.18.0.1:80", "[2002:7f00:1::]:80", "nonsense",
+		"[::127.0.0.1]:80", "[::ffff:0:127.0.0.1]:80", "255.255.255.255:80", "198.18.0.1:80", "[2002:7f00:1::]:80", "nonsense",
 	} {
 		if public(address) == nil {
 			t.Errorf("%s is let through", address)
