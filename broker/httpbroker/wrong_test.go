@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,12 +99,20 @@ func TestASettingThatAPageAnswersIsNotMade(t *testing.T) {
 // The word to stop takes another connection, and may be there first.
 func TestAClaimReturnsWithItsContextThoughItArrivesAfterTheWordToStop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	b := open(t, serve(t, membroker.New(membroker.Config{RememberCalls: true}), between("/v1/claim",
-		func(w http.ResponseWriter, r *http.Request, h http.Handler) {
-			cancel()
-			time.Sleep(100 * time.Millisecond) // the network's
+	told, once := make(chan struct{}), sync.Once{}
+	late := func(_ testing.TB, h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v1/claim" {
+				cancel()
+				<-told
+			}
 			h.ServeHTTP(w, r)
-		})))
+			if r.Method == http.MethodDelete {
+				once.Do(func() { close(told) })
+			}
+		})
+	}
+	b := open(t, serve(t, membroker.New(membroker.Config{RememberCalls: true}), late))
 	start := time.Now()
 	_, err := b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Queues: []string{"q"}, Max: 1, Wait: 20 * time.Second})
 	if took := time.Since(start); took > 10*time.Second || !errors.Is(err, context.Canceled) {
