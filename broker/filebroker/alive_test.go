@@ -1,11 +1,15 @@
 package filebroker
 
 import (
+	"errors"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/vfs/crashfs"
 )
 
@@ -45,6 +49,58 @@ func TestNothingIsLeftOfAKilledHandle(t *testing.T) {
 				if len(names) != 2 || names[1] != names[0]+bellSuffix {
 					t.Errorf("alive holds %q, want one handle and its bell", names)
 				}
+			})
+		})
+	}
+}
+
+// TestWhoCannotBeProbedIsNotDead lets the look at another handle's life sign fail: a
+// process that has no descriptor left, or whose disk fails for a moment, takes no
+// lease from one that lives, and recovers nothing beside it.
+func TestWhoCannotBeProbedIsNotDead(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		kind crashfs.OpKind
+		err  error
+	}{{"no descriptor is left", crashfs.OpOpen, syscall.EMFILE}, {"its file cannot be read", crashfs.OpOpen, syscall.EIO}, {"its lock cannot be tried", crashfs.OpTryLock, syscall.ENOLCK}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := crashfs.New(crashfs.Config{Uptime: time.Hour})
+				a, err := openOn(m.Process())
+				must(t, err)
+				defer a.Close()
+				fill(t, a, 1)
+				held := take(t, a, 1)
+				sign := labDir + "/alive/" + a.cur.Load().member.name
+				p := m.Process()
+				var failing atomic.Bool
+				var failed atomic.Int32
+				m.Inject(func(op crashfs.Op) error {
+					if failing.Load() && op.Process == p && op.Kind == c.kind && op.Path == sign {
+						failed.Add(1)
+						return c.err
+					}
+					return nil
+				})
+				failing.Store(true)
+				if b, err := openOn(p); !errors.Is(err, c.err) {
+					t.Errorf("open: %v", err)
+					if err == nil {
+						must(t, b.Close())
+					}
+				}
+				failing.Store(false)
+				b, err := openOn(p)
+				must(t, err)
+				defer b.Close()
+				before := failed.Load()
+				failing.Store(true)
+				time.Sleep(2 * probeEvery) // b looks who is alive
+				if before == 0 || failed.Load() == before {
+					t.Errorf("%d looks failed, %d of them at open", failed.Load(), before)
+				}
+				m.Inject(nil)
+				settle(t, a, broker.Ack, held...)
 			})
 		})
 	}

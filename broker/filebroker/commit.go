@@ -270,7 +270,7 @@ func (b *handle) decide(ops []*op, now jobstate.Now) (fresh bool) {
 	if _, ours := b.s.Offset(b.boot); !ours || leases && !b.s.Holds(b.member.name) {
 		fresh = b.openEpoch(now, leases)
 	}
-	b.s.Upkeep(&b.w, now, maxUpkeep, b.alive)
+	b.s.Upkeep(&b.w, now, maxUpkeep, b.mayLive)
 	for _, o := range ops {
 		o.decided = true
 		o.decide(now)
@@ -292,7 +292,7 @@ func (b *handle) openEpoch(now jobstate.Now, claims bool) (fresh bool) {
 	}
 	if e.Boot == b.boot {
 		for _, holder := range e.Holders {
-			if holder != b.member.name && b.alive(holder) {
+			if lives, _ := b.alive(holder); lives && holder != b.member.name { // one more epoch is none too many
 				b.s.OpenEpoch(&b.w, e.Number, name, e.Boot, e.Offset, false)
 				return false
 			}

@@ -71,3 +71,30 @@ func TestAPoisonedStoreIsRecoveredByItsClients(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatAPoisonedClientHeldIsFreeOnceTheStoreWorksAgain closes the clients of a
+// poisoned store in either order: what they held does not wait for its deadline.
+func TestWhatAPoisonedClientHeldIsFreeOnceTheStoreWorksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		m := crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})
+		a, err := openOn(m.Process())
+		must(t, err)
+		b, err := openOn(m.Process())
+		must(t, err)
+		fill(t, a, 2)
+		take(t, a, 1)
+		take(t, b, 1)
+		m.Inject(once(func(op crashfs.Op) bool { return op.Kind == crashfs.OpSync && strings.HasSuffix(op.Path, ".log") }, syscall.EIO))
+		if _, err := a.Enqueue(ctx, broker.NewCall(), "q", labJobs(1)); !errors.Is(err, broker.ErrPoisoned) {
+			t.Fatalf("the enqueue whose sync failed: %v", err)
+		}
+		must(t, errors.Join(b.Close(), a.Close()))
+		c, err := openOn(m.Process())
+		must(t, err)
+		if got := take(t, c, 2); len(got) != 2 {
+			t.Errorf("%d of 2 jobs are free", len(got))
+		}
+		must(t, c.Close())
+	})
+}
