@@ -129,7 +129,7 @@ func (l *Log) leavePoison() error {
 		return err
 	}
 	if !ok {
-		return ErrBusy
+		return fmt.Errorf("%w: %w", ErrBusy, l.Poisoned())
 	}
 	err = l.continueIn(l.at.pos.Segment + 1)
 	l.prepUnlock()
