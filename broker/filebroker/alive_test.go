@@ -1,6 +1,7 @@
 package filebroker
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -102,6 +103,34 @@ func TestWhoCannotBeProbedIsNotDead(t *testing.T) {
 				m.Inject(nil)
 				settle(t, a, broker.Ack, held...)
 			})
+		})
+	}
+}
+
+// TestARestartOfTheMachineEndsEveryLeaseOfAProcess cuts the power: of the processes
+// that held jobs there may be no life sign left, and their jobs wait for nobody.
+func TestARestartOfTheMachineEndsEveryLeaseOfAProcess(t *testing.T) {
+	for _, keep := range []crashfs.Choose{crashfs.KeepNone, crashfs.KeepAll} {
+		synctest.Test(t, func(t *testing.T) {
+			m := crashfs.New(crashfs.Config{Uptime: time.Hour})
+			open := func() *Broker {
+				b, err := openOn(m.Process())
+				must(t, err)
+				t.Cleanup(func() { b.Close() }) // its machine may be gone
+				return b
+			}
+			a := open()
+			fill(t, a, 2)
+			take(t, a, 1)
+			claim := broker.ClaimRequest{Queues: []string{"q"}, Max: 1, Worker: "w", Remote: true}
+			_, err := a.Claim(context.Background(), broker.NewCall(), claim)
+			must(t, err)
+			must(t, a.cur.Load().log.Sync())
+			m = m.Crash(keep)
+			b := open()
+			if got := take(t, b, 2); len(got) != 1 || got[0].Job.Attempt != 2 {
+				t.Errorf("%d leases, and not that of the dead process alone: %+v", len(got), got)
+			}
 		})
 	}
 }

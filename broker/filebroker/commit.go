@@ -269,6 +269,9 @@ func (b *handle) decide(ops []*op, now jobstate.Now) (fresh bool) {
 	leases := claims(ops)
 	if _, ours := b.s.Offset(b.boot); !ours || leases && !b.s.Holds(b.member.name) {
 		fresh = b.openEpoch(now, leases)
+		if !ours {
+			b.endLastBoot()
+		}
 	}
 	b.s.Upkeep(&b.w, now, maxUpkeep, b.mayLive)
 	for _, o := range ops {
@@ -276,6 +279,16 @@ func (b *handle) decide(ops []*op, now jobstate.Now) (fresh bool) {
 		o.decide(now)
 	}
 	return fresh || leases && b.sys.Monotonic() < youngBoot
+}
+
+// endLastBoot ends what handles held before the machine was restarted, of whose life
+// signs the power cut left nothing: in this boot nobody is known to the state yet.
+func (b *handle) endLastBoot() {
+	for _, name := range b.s.Members() {
+		if !b.mayLive(name) {
+			b.s.Gone(&b.w, name)
+		}
+	}
 }
 
 // claims reports whether ops hand out leases.
