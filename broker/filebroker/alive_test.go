@@ -134,3 +134,29 @@ func TestARestartOfTheMachineEndsEveryLeaseOfAProcess(t *testing.T) {
 		})
 	}
 }
+
+// TestALeaseThatWasOverBeforeARestartHasExpired: the broker's clock goes on with the
+// wall clock, which may have been set meanwhile.
+func TestALeaseThatWasOverBeforeARestartHasExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := crashfs.New(crashfs.Config{Uptime: time.Hour})
+		a, err := openOn(m.Process())
+		must(t, err)
+		ids := fill(t, a, 1)
+		m.Clock.Step(3 * time.Hour)
+		take(t, a, 1)
+		must(t, a.cur.Load().log.Sync())
+		m = m.Crash(crashfs.KeepNone)
+		a.Close() // its machine is gone
+		b, err := openOn(m.Process())
+		must(t, err)
+		defer b.Close()
+		_, err = b.Claim(t.Context(), broker.NewCall(), broker.ClaimRequest{Queues: []string{"none"}, Max: 1})
+		must(t, err)
+		got, err := b.Get(t.Context(), []broker.Ref{{Queue: "q", ID: ids[0]}})
+		must(t, err)
+		if got[0].State != broker.Ready || got[0].Reason != broker.ReasonExpired {
+			t.Errorf("the job is %v, %q", got[0].State, got[0].Reason)
+		}
+	})
+}

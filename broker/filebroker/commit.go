@@ -267,13 +267,14 @@ func (b *handle) commitStateful(ops []*op) (wait waits, err error) {
 // an epoch was opened, which has to be durable before any of its leases.
 func (b *handle) decide(ops []*op, now jobstate.Now) (fresh bool) {
 	leases := claims(ops)
-	if _, ours := b.s.Offset(b.boot); !ours || leases && !b.s.Holds(b.member.name) {
+	_, ours := b.s.Offset(b.boot)
+	if !ours || leases && !b.s.Holds(b.member.name) {
 		fresh = b.openEpoch(now, leases)
-		if !ours {
-			b.endLastBoot()
-		}
 	}
 	b.s.Upkeep(&b.w, now, maxUpkeep, b.mayLive)
+	if !ours { // a lease that was over by then has expired
+		b.endLastBoot()
+	}
 	for _, o := range ops {
 		o.decided = true
 		o.decide(now)
