@@ -37,7 +37,7 @@ func TestKeepsTheContractWithCallsRemembered(t *testing.T) {
 }
 
 func TestRandomHistoriesMatchTheModel(t *testing.T) {
-	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory(Config{}) }, number("SPOOL_HISTORIES", 300), uint64(number("SPOOL_SEED", 1)))
+	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory(Config{}) }, number("SPOOL_HISTORIES", 200), uint64(number("SPOOL_SEED", 1)))
 }
 
 func TestRandomHistoriesMatchTheModelWhileCallsAreMadeAgain(t *testing.T) {
