@@ -109,6 +109,14 @@ var groupRules = []rule{
 			f.end(l, broker.Ack)
 		}
 	}},
+	{"a retry has its own place once what waited before it is gone", func(f *fixture) {
+		refs := f.add(queue, ordered("g"), ordered("g"), with(func(n *broker.NewJob) { n.Group = "h" }))
+		f.settle(f.one(), broker.Settlement{Kind: broker.Nack, Delay: tick})
+		f.pass(tick)
+		f.wantState(refs[0], broker.Ready, broker.ReasonRetry)
+		f.command(broker.CancelJobs, refs[1].ID)
+		f.wantOrder("claims", leaseIDs(f.claim(10)), refs, 2, 0)
+	}},
 	{"a job that was never claimed holds nothing", func(f *fixture) {
 		later := ordered("g")
 		later.Delay, later.Priority = time.Hour, 5

@@ -47,6 +47,10 @@ type Harness struct {
 	// so much pass between two steps, since of what is within one the order of the
 	// jobs' numbers is all that arrives.
 	Grain time.Duration
+	// Unordered says that histories compare each list as a set: for a store that is
+	// saved and loaded in between, which keeps no order of what entered a list in one
+	// commit, or by the wall clock. The order of claims is compared all the same.
+	Unordered bool
 	// Idle returns when every other goroutine waits. nil: nothing can tell.
 	Idle func()
 

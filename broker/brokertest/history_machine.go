@@ -169,3 +169,35 @@ func (p *player) unclearAt(wall time.Time) bool {
 	}
 	return false
 }
+
+// waitingBatches are the completion jobs that wait.
+func (p *player) waitingBatches() (list []*job) {
+	p.m.s.mu.Lock()
+	defer p.m.s.mu.Unlock()
+	for _, j := range p.m.s.jobs {
+		if len(j.waits) > 0 {
+			list = append(list, j)
+		}
+	}
+	return list
+}
+
+// completed counts those of completion jobs whose members have all ended since.
+func completed(waited []*job) (n int) {
+	for _, j := range waited {
+		if len(j.waits) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// inOrder reports whether what a step ends, it ends in an order that is given: not so
+// where one upkeep ends leases.
+func inOrder(s step) bool {
+	switch s.(type) {
+	case passStep, reopenStep, wallStep:
+		return false
+	}
+	return true
+}

@@ -143,6 +143,11 @@ func (p *player) sameCounts(got, wanted []broker.Count) {
 // arrange brings both lists into one order where the order is open: among jobs
 // that one upkeep, one closing client or one command moved.
 func (p *player) arrange(got, wanted []broker.Job) {
+	if p.f.h.Unordered {
+		byID(got)
+		byID(wanted)
+		return
+	}
 	for at := 0; at < len(wanted); {
 		sweep, end := p.sweep(wanted[at]), at+1
 		for sweep != 0 && end < len(wanted) && p.sweep(wanted[end]) == sweep {
@@ -150,11 +155,15 @@ func (p *player) arrange(got, wanted []broker.Job) {
 		}
 		for _, list := range [][]broker.Job{got, wanted} {
 			if len(list) >= end {
-				slices.SortFunc(list[at:end], func(a, b broker.Job) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+				byID(list[at:end])
 			}
 		}
 		at = end
 	}
+}
+
+func byID(list []broker.Job) {
+	slices.SortFunc(list, func(a, b broker.Job) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 }
 
 func (p *player) sweep(j broker.Job) uint64 { return p.m.s.find(j.Ref()).sweep }

@@ -89,10 +89,10 @@ func (r *ringing) take() ringing {
 }
 
 // create makes the bell file and watches it, and the directory for the end of
-// other handles; LOCK is held.
+// other handles; LOCK is held. An earlier try may have left the file.
 func (l *bells) create(b *handle) (err error) {
 	path := b.alivePath(b.member.name + bellSuffix)
-	if l.file, err = b.sys.Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL); err != nil {
+	if l.file, err = b.sys.Open(path, os.O_RDWR|os.O_CREATE); err != nil {
 		return err
 	}
 	b.slot(b.member.name, true)

@@ -133,7 +133,7 @@ func Open(dir string, cfg Config) (*Broker, error) {
 		return nil, fmt.Errorf("open %s: %w", dir, err)
 	}
 	b := &Broker{cfg: cfg, dir: dir, closed: make(chan struct{})}
-	h, err := openHandle(dir, cfg, &b.stats)
+	h, err := b.enter()
 	if err != nil {
 		return nil, err
 	}

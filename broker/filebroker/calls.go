@@ -159,7 +159,7 @@ func (b *handle) Maintain(ctx context.Context) (after time.Duration, err error) 
 	}
 	more := false
 	err = b.do(ctx, &op{size: 1000 * recordBytes, class: journal.Settle, free: true, decide: func(now jobstate.Now) {
-		more = b.s.Upkeep(&b.w, now, 1000, b.alive)
+		more = b.s.Upkeep(&b.w, now, 1000, b.mayLive)
 	}})
 	if more || err != nil {
 		return 0, err

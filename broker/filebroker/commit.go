@@ -267,15 +267,29 @@ func (b *handle) commitStateful(ops []*op) (wait waits, err error) {
 // an epoch was opened, which has to be durable before any of its leases.
 func (b *handle) decide(ops []*op, now jobstate.Now) (fresh bool) {
 	leases := claims(ops)
-	if _, ours := b.s.Offset(b.boot); !ours || leases && !b.s.Holds(b.member.name) {
+	_, ours := b.s.Offset(b.boot)
+	if !ours || leases && !b.s.Holds(b.member.name) {
 		fresh = b.openEpoch(now, leases)
 	}
-	b.s.Upkeep(&b.w, now, maxUpkeep, b.alive)
+	b.s.Upkeep(&b.w, now, maxUpkeep, b.mayLive)
+	if !ours { // a lease that was over by then has expired
+		b.endLastBoot()
+	}
 	for _, o := range ops {
 		o.decided = true
 		o.decide(now)
 	}
 	return fresh || leases && b.sys.Monotonic() < youngBoot
+}
+
+// endLastBoot ends what handles held before the machine was restarted, of whose life
+// signs the power cut left nothing: in this boot nobody is known to the state yet.
+func (b *handle) endLastBoot() {
+	for _, name := range b.s.Members() {
+		if !b.mayLive(name) {
+			b.s.Gone(&b.w, name)
+		}
+	}
 }
 
 // claims reports whether ops hand out leases.
@@ -292,7 +306,7 @@ func (b *handle) openEpoch(now jobstate.Now, claims bool) (fresh bool) {
 	}
 	if e.Boot == b.boot {
 		for _, holder := range e.Holders {
-			if holder != b.member.name && b.alive(holder) {
+			if lives, _ := b.alive(holder); lives && holder != b.member.name { // one more epoch is none too many
 				b.s.OpenEpoch(&b.w, e.Number, name, e.Boot, e.Offset, false)
 				return false
 			}

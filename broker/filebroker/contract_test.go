@@ -1,9 +1,11 @@
 package filebroker
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -22,8 +24,11 @@ func (p *present) restart()                 { p.Machine = p.Crash(crashfs.KeepAl
 // onMachine gives every client of the harness a process of its own on a
 // machine in memory.
 func onMachine(t *testing.T, cfg Config) brokertest.Harness {
-	m := &present{crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})}
-	cfg.segment = 64 << 10
+	return onMachineOf(t, &present{crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})}, cfg)
+}
+
+func onMachineOf(t *testing.T, m *present, cfg Config) brokertest.Harness {
+	cfg.segment = cmp.Or(cfg.segment, 64<<10)
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	processes := map[broker.Broker]*crashfs.Process{}
 	someoneDied := false
@@ -31,6 +36,7 @@ func onMachine(t *testing.T, cfg Config) brokertest.Harness {
 		Reopen:  true,
 		Restart: m.restart,
 		Kill: func(b broker.Broker) {
+			synctest.Wait() // nobody waits for a sync that the dead one had begun
 			processes[b].Kill()
 			someoneDied = true
 		},
@@ -60,5 +66,5 @@ func TestKeepsTheContract(t *testing.T) {
 }
 
 func TestRandomHistoriesMatchTheModel(t *testing.T) {
-	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return onMachine(t, Config{}) }, 80, 1)
+	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return onMachine(t, Config{}) }, histories(40), firstHistory())
 }

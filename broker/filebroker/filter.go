@@ -118,7 +118,7 @@ func (b *handle) Served(queue, task string) (bool, error) {
 		return false, err
 	}
 	for _, name := range names {
-		if name == b.member.name || !b.alive(name) {
+		if name == b.member.name || !b.mayLive(name) {
 			continue
 		}
 		s := b.slot(name, false)

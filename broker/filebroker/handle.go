@@ -58,8 +58,9 @@ type handle struct {
 	wg        sync.WaitGroup // background goroutines, and calls that lead a commit
 }
 
-// openHandle joins the store. cfg has its defaults.
-func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
+// openHandle joins the store. cfg has its defaults. poisoned is told once a second
+// that the store is.
+func openHandle(dir string, cfg Config, stats *Stats, poisoned func(*handle, error)) (*handle, error) {
 	var err error
 	b := &handle{
 		cfg: cfg, dir: dir, sys: cfg.sys, slg: cfg.Logger.With("store", dir),
@@ -88,7 +89,7 @@ func openHandle(dir string, cfg Config, stats *Stats) (*handle, error) {
 		return nil, fmt.Errorf("open %s: %w", dir, errors.Join(public(err), b.log.Close()))
 	}
 	b.background(b.prepare)
-	b.background(b.letGo)
+	b.background(func() { b.letGo(poisoned) })
 	return b, nil
 }
 

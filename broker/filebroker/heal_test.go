@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -69,5 +70,69 @@ func TestAPoisonedStoreIsRecoveredByItsClients(t *testing.T) {
 		if err := errors.Join(a.Close(), b.Close()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestWhatAPoisonedClientHeldIsFreeOnceTheStoreWorksAgain closes the clients of a
+// poisoned store in either order: what they held does not wait for its deadline.
+func TestWhatAPoisonedClientHeldIsFreeOnceTheStoreWorksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		m := crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})
+		a, err := openOn(m.Process())
+		must(t, err)
+		b, err := openOn(m.Process())
+		must(t, err)
+		fill(t, a, 2)
+		take(t, a, 1)
+		take(t, b, 1)
+		m.Inject(once(func(op crashfs.Op) bool { return op.Kind == crashfs.OpSync && strings.HasSuffix(op.Path, ".log") }, syscall.EIO))
+		if _, err := a.Enqueue(ctx, broker.NewCall(), "q", labJobs(1)); !errors.Is(err, broker.ErrPoisoned) {
+			t.Fatalf("the enqueue whose sync failed: %v", err)
+		}
+		must(t, errors.Join(b.Close(), a.Close()))
+		c, err := openOn(m.Process())
+		must(t, err)
+		if got := take(t, c, 2); len(got) != 2 {
+			t.Errorf("%d of 2 jobs are free", len(got))
+		}
+		must(t, c.Close())
+	})
+}
+
+// TestAnIdleClientKeepsNobodyFromRecovering leaves a client of a poisoned store
+// that makes no call alone.
+func TestAnIdleClientKeepsNobodyFromRecovering(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})
+		a, err := openOn(m.Process())
+		must(t, err)
+		idle, err := openLazy(m.Process())
+		must(t, err)
+		m.Inject(once(func(op crashfs.Op) bool { return op.Kind == crashfs.OpSync && strings.HasSuffix(op.Path, ".log") }, syscall.EIO))
+		if _, err := a.Enqueue(context.Background(), broker.NewCall(), "q", labJobs(1)); !errors.Is(err, broker.ErrPoisoned) {
+			t.Fatalf("the enqueue whose sync failed: %v", err)
+		}
+		pass(5 * time.Second)
+		if _, err := a.Enqueue(context.Background(), broker.NewCall(), "q", labJobs(2)); err != nil {
+			t.Errorf("five seconds later: %v", err)
+		}
+		must(t, errors.Join(a.Close(), idle.Close()))
+	})
+}
+
+// TestAClientWhoseBellCouldNotBeMadeMakesItLater lets the kernel make the file, and
+// then say that it could not.
+func TestAClientWhoseBellCouldNotBeMadeMakesItLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})
+		b, err := openLazy(m.Process())
+		must(t, err)
+		fill(t, b, 1)
+		f, err := m.Process().Open(labDir+"/alive/"+b.cur.Load().member.name+bellSuffix, os.O_RDWR|os.O_CREATE)
+		must(t, err)
+		must(t, f.Close())
+		settle(t, b, broker.Ack, take(t, b, 1)...)
+		must(t, b.Close())
 	})
 }

@@ -37,13 +37,14 @@ func (b *handle) prepare() {
 }
 
 // letGoEvery is how often a handle looks whether it has files open that a
-// compaction dropped, and whether one may make room on a full disk.
+// compaction dropped, whether one may make room on a full disk, and whether the
+// store is poisoned.
 const letGoEvery = time.Second
 
 // letGo closes such files, which take their room on the disk until then: nothing
 // else wakes a handle that only enqueues and has nothing to do. They are dropped
 // a moment after CURRENT was flipped, so it looks once more the next time.
-func (b *handle) letGo() {
+func (b *handle) letGo(poisoned func(*handle, error)) {
 	t := time.NewTicker(letGoEvery)
 	defer t.Stop()
 	done := b.log.Current().Generation
@@ -52,6 +53,10 @@ func (b *handle) letGo() {
 		case <-t.C:
 		case <-b.closed:
 			return
+		}
+		if err := b.log.Poisoned(); err != nil {
+			poisoned(b, err)
+			continue
 		}
 		b.report("look whether files were dropped", b.keepUp())
 		if b.log.Full() {

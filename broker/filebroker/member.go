@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spoolq/spool/internal/jobstate"
@@ -160,9 +161,13 @@ func (b *handle) census() (dead []string, live int, err error) {
 		return nil, 0, err
 	}
 	for _, name := range names {
-		if b.alive(name) {
+		lives, err := b.alive(name)
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case lives:
 			live++
-		} else {
+		default:
 			dead = append(dead, name)
 		}
 	}
@@ -190,19 +195,32 @@ func (b *handle) enroll() error {
 }
 
 // alive probes whether the handle of that name lives: whether its lock is
-// held. A file that is missing proves nothing, and counts as dead here; its
-// leases still end by their deadlines. LOCK is held.
-func (b *handle) alive(name string) bool {
+// held. A file that is missing proves nothing, and counts as dead here, like what
+// is no file; its leases still end by their deadlines. An error is for what keeps
+// it from looking: then nobody is known to be dead. LOCK is held.
+func (b *handle) alive(name string) (bool, error) {
 	if name == b.member.name {
-		return true
+		return true, nil
 	}
 	f, err := b.sys.Open(b.alivePath(name), os.O_RDONLY)
-	if err != nil {
-		return false
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EINVAL):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look who is alive: %w", err)
 	}
 	defer f.Close() // nothing was written
 	free, err := f.TryLock()
-	return err == nil && !free
+	if err != nil {
+		return false, fmt.Errorf("look who is alive: %w", err)
+	}
+	return !free, nil
+}
+
+// mayLive is alive for who leaves alone whatever is not sure to be dead.
+func (b *handle) mayLive(name string) bool {
+	lives, err := b.alive(name)
+	return lives || err != nil
 }
 
 // settleDead ends what dead handles held, and removes their files afterwards,
@@ -216,7 +234,7 @@ func (b *handle) settleDead(names []string) error {
 			gone = gone[:0]
 			for _, name := range names {
 				switch {
-				case !b.there(name) || b.alive(name):
+				case !b.there(name) || b.mayLive(name):
 				case b.s.Knows(name):
 					b.s.Gone(&b.w, name)
 					gone = append(gone, name)
@@ -267,7 +285,8 @@ func (b *handle) unlink(names []string) {
 }
 
 // leave ends this handle: its leases expire and its file goes. When the store
-// cannot be written any more, freeing the lock alone tells the others.
+// cannot be written any more, freeing the lock alone tells the others: the file
+// stays, for whoever comes next to find.
 func (b *handle) leave() (err error) {
 	if b.member.file == nil {
 		return nil
@@ -276,12 +295,15 @@ func (b *handle) leave() (err error) {
 	lockErr := b.log.Lock()
 	stop()
 	if lockErr == nil {
+		forgotten := true
 		b.mu.Lock()
-		if b.lazy.asked.Load() && b.log.Poisoned() == nil {
-			err = b.retire()
+		if b.lazy.asked.Load() {
+			forgotten, err = b.retire()
 		}
 		b.mu.Unlock()
-		b.unlink([]string{b.member.name})
+		if forgotten {
+			b.unlink([]string{b.member.name})
+		}
 		b.bells.free(b)
 	}
 	err = errors.Join(err, b.member.file.Unlock(), b.member.file.Close(), b.bells.close())
@@ -299,17 +321,21 @@ func (b *handle) resign() error {
 	return b.member.file.Unlock()
 }
 
-// retire records the end of this handle, if anyone knew of it.
-func (b *handle) retire() error {
-	o := &op{class: journal.Settle, scrapes: true, decide: func(jobstate.Now) { b.s.Gone(&b.w, b.member.name) }}
-	if err := b.catchUp(); err != nil || !b.s.Knows(b.member.name) {
-		return nil // others will find out by the lock
+// retire records the end of this handle, if anyone knew of it, and says whether
+// nobody does any more. If not, others find out by the lock.
+func (b *handle) retire() (forgotten bool, err error) {
+	if b.log.Poisoned() != nil || b.catchUp() != nil {
+		return false, nil
 	}
+	if !b.s.Knows(b.member.name) {
+		return true, nil
+	}
+	o := &op{class: journal.Settle, scrapes: true, decide: func(jobstate.Now) { b.s.Gone(&b.w, b.member.name) }}
 	wait, err := b.commit([]*op{o})
 	if err == nil && wait != nobody {
 		err = b.log.Sync()
 	}
-	return public(err)
+	return err == nil, public(err)
 }
 
 // missed probes every known handle, for when the system could not say that one
@@ -321,7 +347,7 @@ func (b *handle) missed() error {
 	}
 	var suspects []string
 	for _, name := range names {
-		if !b.alive(name) {
+		if !b.mayLive(name) {
 			suspects = append(suspects, name)
 		}
 	}

@@ -27,7 +27,7 @@ func TestRandomHistoriesMatchTheModelWhileCallsAreMadeAgain(t *testing.T) {
 		h := onMachine(t, Config{RememberCalls: true})
 		h.Repeats = true
 		return h
-	}, 60, 1)
+	}, histories(40), firstHistory())
 }
 
 // server is one of several processes in front of a store.

@@ -54,7 +54,7 @@ func (b *handle) slot(member string, take bool) []uint64 {
 		for k := range raw {
 			raw[k] = byte(owner >> (56 - 8*k))
 		}
-		if owner == 0 || !b.alive(hex.EncodeToString(raw[:])) {
+		if owner == 0 || !b.mayLive(hex.EncodeToString(raw[:])) {
 			atomic.StoreUint64(&words[i+slotIdle], 0)
 			atomic.StoreUint64(&words[i+slotAwait], 0)
 			atomic.StoreUint64(&words[i+slotTaking], 0)

@@ -176,6 +176,12 @@ const (
 	healMost  = 5 * time.Second
 )
 
+// enter begins a stay in the store. It ends by itself once the store is poisoned:
+// as long as one client stays, though it makes no calls, nobody can recover it.
+func (b *Broker) enter() (*handle, error) {
+	return openHandle(b.dir, b.cfg, &b.stats, func(h *handle, why error) { _ = b.noticed(h, public(why)) })
+}
+
 // heal gives up the poisoned stay and joins again. The others have to give up
 // theirs too before one of them, then alone, can recover the store.
 func (b *Broker) heal(h *handle) {
@@ -189,7 +195,7 @@ func (b *Broker) heal(h *handle) {
 		case <-b.closed:
 			return
 		}
-		n, err := openHandle(b.dir, b.cfg, &b.stats)
+		n, err := b.enter()
 		if err != nil {
 			h.slg.Warn("join again", "error", err)
 			continue

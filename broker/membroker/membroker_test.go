@@ -1,11 +1,22 @@
 package membroker
 
 import (
+	"os"
+	"strconv"
 	"testing"
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/brokertest"
 )
+
+// number reads a number from the environment: how many random histories are played,
+// and the seed of the first.
+func number(variable string, usual int) int {
+	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
+		return n
+	}
+	return usual
+}
 
 // inMemory is a store whose first client stays open, so that it outlives those
 // that the suite opens. The end of a process is all that closing one does.
@@ -26,7 +37,7 @@ func TestKeepsTheContractWithCallsRemembered(t *testing.T) {
 }
 
 func TestRandomHistoriesMatchTheModel(t *testing.T) {
-	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory(Config{}) }, 200, 1)
+	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness { return inMemory(Config{}) }, number("SPOOL_HISTORIES", 200), uint64(number("SPOOL_SEED", 1)))
 }
 
 func TestRandomHistoriesMatchTheModelWhileCallsAreMadeAgain(t *testing.T) {
@@ -34,7 +45,7 @@ func TestRandomHistoriesMatchTheModelWhileCallsAreMadeAgain(t *testing.T) {
 		h := inMemory(Config{RememberCalls: true})
 		h.Repeats = true
 		return h
-	}, 100, 1)
+	}, number("SPOOL_HISTORIES", 100), uint64(number("SPOOL_SEED", 1)))
 }
 
 func TestQueuesMove(t *testing.T) {

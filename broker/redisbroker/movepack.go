@@ -109,6 +109,10 @@ func (u *unpacker) movedJob(queue string) (j broker.MovedJob) {
 	}
 	peek.text() // task
 	peek.text() // worker
+	if j.BatchSize > broker.MaxBatchJobs {
+		u.err = errPacked // no enqueue made it
+		return j
+	}
 	j.Seen = make([]uint64, (j.BatchSize+63)/64)
 	for range peek.uint(2) {
 		if field, value := peek.u8(), peek.text(); field == 'b' {

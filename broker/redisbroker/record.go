@@ -117,7 +117,7 @@ func (u *unpacker) body(j *broker.Job) {
 		n := u.count()
 		h := unpacker{b: u.text()}
 		if n > 0 {
-			j.Headers = make(map[string]string, n)
+			j.Headers = make(map[string]string, min(n, 16)) // it grows by what is there
 		}
 		for range n {
 			name := h.str()

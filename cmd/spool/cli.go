@@ -94,14 +94,7 @@ func run(args []string, a *app) (code int) {
 		}
 	}()
 	var c cli
-	parser, err := kong.New(&c, kong.Name("spool"), kong.Description(description), groups, kong.Vars{"dir": defaultDir},
-		kong.Writers(a.stdout, a.errw), kong.Exit(func(code int) { panic(exitNow(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}), kong.ShortUsageOnError())
-	if err != nil {
-		panic(err) // the grammar above is wrong
-	}
-	args = spelled(args)
-	ctx, err := parser.Parse(args)
+	ctx, err := c.parse(args, a)
 	if errors.Is(err, syscall.EPIPE) {
 		return a.exitCode(err)
 	}
@@ -121,6 +114,18 @@ func run(args []string, a *app) (code int) {
 		err = ferr
 	}
 	return a.exitCode(err)
+}
+
+// parse takes the command line apart. Where that prints help, it panics with an
+// exitNow.
+func (c *cli) parse(args []string, a *app) (*kong.Context, error) {
+	parser, err := kong.New(c, kong.Name("spool"), kong.Description(description), groups, kong.Vars{"dir": defaultDir},
+		kong.Writers(a.stdout, a.errw), kong.Exit(func(code int) { panic(exitNow(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}), kong.ShortUsageOnError())
+	if err != nil {
+		panic(err) // the grammar above is wrong
+	}
+	return parser.Parse(spelled(args))
 }
 
 // spelled turns what people try first into what it is called here.

@@ -68,7 +68,7 @@ func DecodeBody(b []byte, j *broker.Job) error {
 	j.Timeout = time.Duration(r.uint())
 	n := r.count(2)
 	if n > 0 {
-		j.Headers = make(map[string]string, n)
+		j.Headers = make(map[string]string, min(n, 16)) // it grows by what is there
 	}
 	for range n {
 		code := int(r.byte())

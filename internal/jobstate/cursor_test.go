@@ -2,7 +2,9 @@ package jobstate
 
 import (
 	"bytes"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -74,4 +76,33 @@ func make20() []broker.NewJob {
 		jobs[i].Task = "t"
 	}
 	return jobs
+}
+
+// TestAListHasItsOrderAfterItWasSaved: a delayed job becomes ready without a record,
+// before or after others do.
+func TestAListHasItsOrderAfterItWasSaved(t *testing.T) {
+	h := newHistory(t, 1)
+	put := func(delay time.Duration) broker.ID {
+		n := broker.NewJob{ID: broker.NewID(), Task: "t", Delay: delay}
+		h.commit(func() { h.s.Enqueue(&h.w, h.now, "q", []broker.NewJob{n}) })
+		h.now.Steady += int64(time.Second)
+		h.now.Wall += int64(time.Second)
+		return n.ID
+	}
+	late, soon := put(10*time.Second), put(1500*time.Millisecond)
+	first := put(0)
+	h.now.Steady += int64(4 * time.Second)
+	second := put(0)
+	h.now.Steady += int64(20 * time.Second)
+	third := put(0)
+	want := []broker.ID{first, soon, second, late, third}
+	saved := New(nil, nil)
+	if err := saved.Decode(bytes.NewReader(encode(t, h.s))); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*State{"the state": h.s, "the state that was saved and read": saved} {
+		if got := pages(t, s, h.now, "", 10); !slices.Equal(got, want) {
+			t.Errorf("%s lists %v, want %v", name, got, want)
+		}
+	}
 }

@@ -210,7 +210,7 @@ func (s *State) placeAll(q *queue, first ref, n int, sorted bool) {
 	q.holders = nil
 	if sorted {
 		for r := range ref(n) {
-			s.settleIn(s.jobs.at(first + r))
+			s.follow(q, s.jobs.at(first+r))
 		}
 		return
 	}
@@ -222,8 +222,16 @@ func (s *State) placeAll(q *queue, first ref, n int, sorted bool) {
 		return cmp.Or(cmp.Compare(s.changedAt(a), s.changedAt(b)), cmp.Compare(a.seq(), b.seq()))
 	})
 	for _, j := range jobs {
-		s.settleIn(j)
+		s.follow(q, j)
 	}
+}
+
+// follow settles the next job, behind those that had become due when it entered its
+// state: who saw all that happened lists them so. (By which wall clock that was, a
+// checkpoint does not know: jobs with a wall time come last.)
+func (s *State) follow(q *queue, j *job) {
+	s.promote(q, Now{Steady: s.changedAt(j)})
+	s.settleIn(j)
 }
 
 // settleIn puts a decoded job where its state has it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/limit"
 )
 
 // held is how many things of each sort a queue's State keeps beside its jobs.
@@ -124,4 +125,15 @@ func (h *history) run() {
 		got, _ := h.s.Claim(&h.w, h.now, Claim{Queue: "q", Tasks: []string{"t"}, Max: 10, TTL: time.Hour, Worker: "w", Member: "m1"})
 		h.leases = append(h.leases, got...)
 	})
+}
+
+// TestABucketIsKeptForAPartOfANanosecond: a rate of 2 in 20,000,001 ns has it, and
+// whoever forgot the bucket before would find it full too early.
+func TestABucketIsKeptForAPartOfANanosecond(t *testing.T) {
+	m := meter{rate: limit.State{Last: 100, High: 100, Debt: 5, Part: 1}}
+	for at, want := range map[int64]bool{104: true, 105: true, 106: false} {
+		if m.used(at) != want {
+			t.Errorf("at %d the bucket is in use: %v", at, !want)
+		}
+	}
 }

@@ -77,7 +77,7 @@ func (l *lane) gone(j *job) {
 	if l.first == j {
 		l.first = nil
 	}
-	if l.head.j == j {
+	if l.head.j == j || l.first != nil { // which may stand where j did
 		l.next()
 	}
 }

@@ -46,7 +46,10 @@ func (m *meter) take(now int64) {
 }
 
 // used reports whether the rate is not back to a full bucket at a time.
-func (m *meter) used(at int64) bool { return satAdd(m.rate.Last, m.rate.Debt) > at }
+func (m *meter) used(at int64) bool {
+	full := satAdd(m.rate.Last, m.rate.Debt)
+	return full > at || full == at && m.rate.Part > 0
+}
 
 // The broker's clock never steps back, so that a state's Last and High are the
 // same: records and checkpoints keep one of them.

@@ -77,26 +77,3 @@ func BenchmarkCheckpoint(b *testing.B) {
 		}
 	})
 }
-
-// FuzzDecode reads what is no checkpoint: an error, and neither a panic nor
-// room for what is not there.
-func FuzzDecode(f *testing.F) {
-	for seed := range uint64(8) {
-		h := newHistory(f, seed)
-		h.calls = seed%2 == 0
-		for range 60 {
-			h.step()
-		}
-		f.Add(encode(f, h.s))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s := New(nil, nil)
-		if s.Decode(bytes.NewReader(b)) != nil {
-			return
-		}
-		again := New(nil, nil)
-		if err := again.Decode(bytes.NewReader(encode(t, s))); err != nil {
-			t.Fatalf("what was read cannot be written and read again: %v", err)
-		}
-	})
-}

@@ -43,9 +43,14 @@ const (
 	ctlPeak       = 30 // the most that the state took at the end of a segment that is in no checkpoint
 	ctlClock      = 32 // the caller's, see SetClock
 	ctlClockCheck = 33
+	ctlWhyState   = 34 // whether ctlWhy is there
+	ctlWhy        = 64 // why the store is poisoned: text, to word 127; zeros follow it
+	ctlWhyEnd     = 128
 
 	controlMagic = 0x314c4f52544e4f43 // "CONTROL1"
 	flagSet      = 0x21544553         // a flag is this or not set, so that garbage sets none
+	whyBegun     = 1                  // of ctlWhyState: somebody writes it
+	whyThere     = 2
 )
 
 type control struct {

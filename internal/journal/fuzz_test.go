@@ -2,12 +2,14 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"reflect"
 	"slices"
 	"testing"
 
+	"github.com/spoolq/spool/internal/fuzztest"
 	"github.com/spoolq/spool/internal/vfs/crashfs"
 )
 
@@ -26,44 +28,46 @@ func FuzzFrame(f *testing.F) {
 		h.put(b, seed)
 		f.Add(b)
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		b = bytes.Clone(b)
-		if len(b) >= headerSize { // give most inputs a right checksum
-			var h header
-			putSum(b, seed)
-			s, err := parseHeader(b, seed, &h)
-			if s == sightFrame && err == nil {
-				again := make([]byte, headerSize)
-				h.put(again, seed)
-				if !bytes.Equal(again, b[:headerSize]) {
-					t.Fatalf("%x came back as %x", b[:headerSize], again)
-				}
+	f.Fuzz(func(t *testing.T, b []byte) { fuzztest.Bound(t, func() { readFrames(t, bytes.Clone(b), seed) }) })
+}
+
+// readFrames reads b as the header of a frame, and as a segment of them.
+func readFrames(t *testing.T, b []byte, seed uint32) {
+	if len(b) >= headerSize { // give most inputs a right checksum
+		var h header
+		putSum(b, seed)
+		s, err := parseHeader(b, seed, &h)
+		if s == sightFrame && err == nil {
+			again := make([]byte, headerSize)
+			h.put(again, seed)
+			if !bytes.Equal(again, b[:headerSize]) {
+				t.Fatalf("%x came back as %x", b[:headerSize], again)
 			}
 		}
-		m := crashfs.New(crashfs.Config{})
-		if err := m.WriteFile("/x", b); err != nil {
-			t.Fatal(err)
+	}
+	m := crashfs.New(crashfs.Config{})
+	if err := m.WriteFile("/x", b); err != nil {
+		t.Fatal(err)
+	}
+	file, err := m.Process().Open("/x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w window
+	w.on(file)
+	c := chain{pos: Pos{Segment: 1}, loose: true}
+	s, err := walk(&w, &c, seed, noLimit, func(fr *Frame) error {
+		if len(fr.Body) > len(b) {
+			t.Fatalf("a body of %d bytes from %d", len(fr.Body), len(b))
 		}
-		file, err := m.Process().Open("/x", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var w window
-		w.on(file)
-		c := chain{pos: Pos{Segment: 1}, loose: true}
-		s, err := walk(&w, &c, seed, noLimit, func(fr *Frame) error {
-			if len(fr.Body) > len(b) {
-				t.Fatalf("a body of %d bytes from %d", len(fr.Body), len(b))
-			}
-			return nil
-		})
-		if cap(w.buf) > 2*len(b)+4*maxRead+MaxBody {
-			t.Fatalf("%d bytes were allocated for a file of %d (%v, %v)", cap(w.buf), len(b), s, err)
-		}
-		if _, err := surveyFile(file, seed, Pos{Segment: 1}, maxOffset); err != nil {
-			t.Fatal(err)
-		}
+		return nil
 	})
+	if cap(w.buf) > 2*len(b)+4*maxRead+MaxBody {
+		t.Fatalf("%d bytes were allocated for a file of %d (%v, %v)", cap(w.buf), len(b), s, err)
+	}
+	if _, err := surveyFile(file, seed, Pos{Segment: 1}, maxOffset); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // putSum makes the header checksum of b right.
@@ -79,7 +83,9 @@ func FuzzCurrent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		signed := fmt.Appendf(nil, "%s crc32c %08x\n", b, crc32.Checksum(b, castagnoli))
 		for _, line := range [][]byte{b, signed} {
-			c, err := parseCurrent(line)
+			var c Current
+			var err error
+			fuzztest.Bound(t, func() { c, err = parseCurrent(line) })
 			if err != nil {
 				continue
 			}
@@ -112,10 +118,14 @@ func FuzzRecover(f *testing.F) {
 		at := min(int(off), len(whole))
 		whole = append(whole[:at], append(bytes.Clone(b), whole[min(len(whole), at+len(b)):]...)...)
 		must(t, m.WriteFile(join(labDir, name), whole))
-		if _, err := Verify(m.Process(), labDir); err != nil {
-			t.Logf("verify: %v", err)
-		}
-		l, got, err := revive(m.Process())
+		var l *Log
+		var got []string
+		fuzztest.Bound(t, func() {
+			if _, err := Verify(m.Process(), labDir); err != nil {
+				t.Logf("verify: %v", err)
+			}
+			l, got, err = revive(m.Process())
+		})
 		if err != nil {
 			return
 		}
@@ -127,5 +137,111 @@ func FuzzRecover(f *testing.F) {
 		if !slices.Equal(again, append(got, "after")) {
 			t.Fatalf("then %q, now %q", got, again)
 		}
+	})
+}
+
+// FuzzControl puts arbitrary bytes over a part of CONTROL, which is only a hint:
+// whoever has the store open, and whoever opens it then, neither loses nor repeats
+// nor refuses a frame.
+func FuzzControl(f *testing.F) {
+	f.Add(uint16(0), []byte{})
+	f.Add(uint16(0), bytes.Repeat([]byte{0xff}, 64))
+	f.Add(uint16(8), bytes.Repeat([]byte{1, 2, 3}, 40))
+	f.Add(uint16(64), bytes.Repeat([]byte{0}, 512))
+	f.Fuzz(func(t *testing.T, off uint16, b []byte) {
+		m := crashfs.New(crashfs.Config{Seed: 1})
+		w := &world{m: m}
+		old := mustOpenOn(t, m.Process())
+		must(t, w.append(old, 3))
+		at := int(off) % controlSize
+		whole, err := m.ReadFile(join(labDir, controlName))
+		must(t, err)
+		n := copy(whole[at:], b)
+		for word := at / 8; word < (at+n+7)/8; word++ { // as a stray write of another process
+			old.control.store(word, binary.NativeEndian.Uint64(whole[8*word:]))
+		}
+		if old.control.load(ctlPoison) == flagSet || old.control.load(ctlFull) == flagSet {
+			return // a hint that is there says what it says
+		}
+		fuzztest.Bound(t, func() {
+			fresh := mustOpenOn(t, m.Process())
+			for i, l := range []*Log{fresh, old, fresh} {
+				text := fmt.Sprint("after ", i)
+				must(t, appendOne(l, text, Enqueue))
+				w.tried = append(w.tried, text)
+				must(t, l.Sync())
+			}
+			sameLog(t, old, w.tried)
+			sameLog(t, mustOpenOn(t, m.Crash(crashfs.KeepNone).Process()), w.tried)
+		})
+	})
+}
+
+// FuzzSideFiles puts arbitrary bytes over a part of a checkpoint or of a file of
+// payloads: what is read of them is what was written, or an error.
+func FuzzSideFiles(f *testing.F) {
+	m, _, w := compacted(f)
+	f.Add(true, uint16(0), []byte("garbage"))
+	f.Add(false, uint16(60), []byte{0xff, 0xff, 0xff, 0xff})
+	f.Add(true, uint16(1000), bytes.Repeat([]byte{0}, 40))
+	f.Add(false, uint16(65535), []byte{1})
+	f.Fuzz(func(t *testing.T, checkpoint bool, off uint16, b []byte) {
+		after, name := m.Crash(crashfs.KeepAll), PayloadFile(1).Name()
+		if checkpoint {
+			name = checkpointName(1)
+		}
+		whole, err := after.ReadFile(join(labDir, name))
+		must(t, err)
+		at := min(int(off), len(whole))
+		damaged := append(slices.Clone(whole[:at]), b...)
+		damaged = append(damaged, whole[min(len(whole), at+len(b)):]...)
+		must(t, after.WriteFile(join(labDir, name), damaged))
+		fuzztest.Bound(t, func() {
+			report, err := Verify(after.Process(), labDir)
+			if err == nil && report.Damaged() == bytes.Equal(damaged, whole) {
+				t.Fatalf("%s is damaged: %v, Verify says %v", name, !bytes.Equal(damaged, whole), report.Damaged())
+			}
+			l, got, err := revive(after.Process())
+			if err != nil {
+				return
+			}
+			sameTexts(t, got, w.tried)
+			_, _ = l.ReadMoved(1) // an error is an answer
+		})
+	})
+}
+
+// FuzzMoved reads arbitrary bytes, with a right checksum, as the table of what was
+// moved to a file of payloads. Where it says that bytes lie, it says so again once it
+// was written anew.
+func FuzzMoved(f *testing.F) {
+	seed := seedOf([16]byte{})
+	m := &Moved{From: SegmentFile(1), To: PayloadFile(2)}
+	for i := range uint32(200) {
+		m.add(i*40, i*30, 30)
+	}
+	one := putMoved([]*Moved{m}, seed)
+	f.Add(one[:len(one)-4])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fuzztest.Bound(t, func() {
+			b = binary.LittleEndian.AppendUint32(slices.Clone(b), sumOf(seed, b))
+			parts, ok := parseMoved(b, PayloadFile(2), seed)
+			if !ok {
+				return
+			}
+			again, ok := parseMoved(putMoved(parts, seed), PayloadFile(2), seed)
+			if !ok || len(again) != len(parts) {
+				t.Fatalf("%d parts came back as %d, %v", len(parts), len(again), ok)
+			}
+			for i, p := range parts {
+				for _, off := range []uint32{0, p.from, p.marks[0].from} {
+					to, ok := p.Find(off, 30)
+					if too, same := again[i].Find(off, 30); to != too || ok != same {
+						t.Fatalf("at %d: %d, %v and then %d, %v", off, to, ok, too, same)
+					}
+				}
+			}
+		})
 	})
 }

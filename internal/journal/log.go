@@ -83,8 +83,6 @@ type Log struct {
 	lastAsk  atomic.Int64 // when PrepareWanted last fired for a full disk
 }
 
-type poison struct{ err error }
-
 // chain is what the next frame has to continue.
 type chain struct {
 	pos    Pos    // where it begins
@@ -217,55 +215,6 @@ func (l *Log) Start() (uint64, func(fn func(io.Reader) error) error, error) {
 func (l *Log) moved(c Current) bool {
 	now, err := readCurrent(l.sys, l.dir)
 	return err == nil && now.Generation != c.Generation
-}
-
-// Poisoned is nil, or why nobody may write: ErrPoisoned with what failed. It
-// costs two atomic loads.
-func (l *Log) Poisoned() error {
-	if p := l.poisoned.Load(); p != nil {
-		return p.err
-	}
-	if l.control.load(ctlPoison) != flagSet {
-		return nil
-	}
-	p := &poison{fmt.Errorf("%w: %s", ErrPoisoned, l.readPoison())}
-	l.poisoned.CompareAndSwap(nil, p)
-	return p.err
-}
-
-const (
-	poisonName = "POISON"
-	poisonMax  = 4096
-)
-
-// readPoison is the text of POISON.
-func (l *Log) readPoison() string {
-	f, err := l.sys.Open(join(l.dir, poisonName), 0)
-	if err != nil {
-		return "the reason was not recorded"
-	}
-	b, err := readAll(f, poisonMax)
-	if joinClose(err, f) != nil || len(b) == 0 {
-		return "the reason was not recorded"
-	}
-	return string(b)
-}
-
-// Poison forbids every process to write, because why happened. It never fails:
-// what cannot be recorded still holds for the live processes.
-func (l *Log) Poison(why error) {
-	if why == nil {
-		return
-	}
-	l.broken.Store(true)
-	l.poisoned.CompareAndSwap(nil, &poison{fmt.Errorf("%w: %w", ErrPoisoned, why)})
-	l.control.store(ctlPoison, flagSet)
-	text := why.Error()
-	err := writeFile(l.sys, join(l.dir, poisonName), []byte(text[:min(len(text), poisonMax)]), 0)
-	if err == nil {
-		err = l.sys.SyncDir(l.dir)
-	}
-	l.report("store poisoned", "why", why, "recorded", err == nil)
 }
 
 // Full reports whether the reserve is missing: no Enqueue until it is back.

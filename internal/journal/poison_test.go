@@ -59,6 +59,32 @@ func TestAFailedSyncPoisonsEveryHandle(t *testing.T) {
 	}
 }
 
+// TestAFailedSyncIsExplainedThoughTheDiskTakesNothingMore: the reason of a poisoned
+// store reaches every handle, also where the file POISON cannot be written, and the
+// first reason stays.
+func TestAFailedSyncIsExplainedThoughTheDiskTakesNothingMore(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	a, b, c := mustOpenOn(t, m.Process()), mustOpenOn(t, m.Process()), mustOpenOn(t, m.Process())
+	must(t, appendOne(a, "unsynced", Settle))
+	dead := false
+	m.Inject(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSync {
+			dead = true
+		}
+		if dead {
+			return syscall.EIO
+		}
+		return nil
+	})
+	if err := a.Sync(); !errors.Is(err, ErrPoisoned) {
+		t.Fatalf("the failed sync said %v", err)
+	}
+	c.Poison(errors.New("another reason, " + strings.Repeat("which is long, ", 100)))
+	if err := b.Poisoned(); !errors.Is(err, ErrPoisoned) || !strings.Contains(err.Error(), "sync 000001.log") || !strings.Contains(err.Error(), syscall.EIO.Error()) {
+		t.Errorf("a peer says %v", err)
+	}
+}
+
 // TestRecoveryFromPoisonGoesOnInANewSegment also checks that a handle that saw
 // the failure cannot recover, that what was acknowledged is there, and that
 // the lost bytes that the cache still showed are not handed out.

@@ -129,7 +129,7 @@ func (l *Log) leavePoison() error {
 		return err
 	}
 	if !ok {
-		return ErrBusy
+		return fmt.Errorf("%w: %w", ErrBusy, l.Poisoned())
 	}
 	err = l.continueIn(l.at.pos.Segment + 1)
 	l.prepUnlock()
@@ -148,7 +148,7 @@ func (l *Log) leavePoison() error {
 		return err
 	}
 	l.poisoned.Store(nil)
-	l.control.store(ctlPoison, 0)
+	l.control.unpoison()
 	l.publish()
 	l.report("recovered from poison", "end", l.at.pos.String(), "generation", cur.Generation)
 	return nil

@@ -33,7 +33,8 @@ const (
 	reserveName  = "RESERVE"
 	enlargeLeast = 4 << 10 // a block
 	stateCheck   = 0x5354415445424954
-	mostPeak     = 1 << 40 // more is garbage
+	peakBits     = 40
+	mostPeak     = 1 << peakBits // no state is as large
 )
 
 // spareRoom is what RESERVE has for all but the checkpoint.
@@ -72,17 +73,34 @@ func (l *Log) stateBytes() int64 {
 		n = l.lastCheckpoint()
 		n += n / 8
 	}
-	if peak := l.control.load(ctlPeak); peak < mostPeak {
-		n = max(n, int64(peak))
-	}
-	return n
+	return max(n, unpackPeak(l.control.load(ctlPeak)))
 }
 
 // notePeak keeps in mind how large the state was when a segment ended.
 func (l *Log) notePeak() {
-	if n, ok := l.state(); ok {
-		l.control.raiseWord(ctlPeak, uint64(n))
+	n, ok := l.state()
+	for ok {
+		old := l.control.load(ctlPeak)
+		if unpackPeak(old) >= n || l.control.swap(ctlPeak, old, packPeak(n)) {
+			return
+		}
 	}
+}
+
+// packPeak makes one word of a peak and its check, which is in the upper bits: what
+// takes garbage for a peak fills the disk with RESERVE.
+func packPeak(n int64) uint64 {
+	v := uint64(min(max(n, 0), mostPeak-1))
+	return v | (v^stateCheck)*0x9e3779b97f4a7c15>>peakBits<<peakBits
+}
+
+// unpackPeak is the peak of a word, 0 when it is none.
+func unpackPeak(word uint64) int64 {
+	n := int64(word & (mostPeak - 1))
+	if word != packPeak(n) {
+		return 0
+	}
+	return n
 }
 
 // forgetPeak does so once all that is sealed is in a checkpoint.

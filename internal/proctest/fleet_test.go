@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -318,18 +317,26 @@ func readLedgers(t *testing.T, dir string) ledger {
 // eachEvent calls fn for the events of each ledger, in their order.
 func eachEvent(t *testing.T, dir string, fn func(ledger string, e event)) {
 	t.Helper()
+	eachLine(t, dir, func(ledger string, line []byte) {
+		var e event
+		must(t, json.Unmarshal(line, &e))
+		fn(ledger, e)
+	})
+}
+
+// eachLine calls fn for the whole lines of each ledger, in their order.
+func eachLine(t *testing.T, dir string, fn func(ledger string, line []byte)) {
+	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	must(t, err)
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		must(t, err)
-		for line := range strings.Lines(string(text)) {
-			if !strings.HasSuffix(line, "\n") {
+		for line := range bytes.Lines(text) {
+			if !bytes.HasSuffix(line, []byte("\n")) {
 				break // its process is just writing it
 			}
-			var e event
-			must(t, json.Unmarshal([]byte(line), &e))
-			fn(name, e)
+			fn(name, line)
 		}
 	}
 }

@@ -45,6 +45,10 @@ type plan struct {
 	Addr        string // of an HTTP server: where it listens
 	Calls       int    // of a server: it kills itself before it answers this one; 0: never
 
+	// Of a historian: it goes through so many jobs from a moment on, for so long.
+	Jobs        int
+	Begun, Span time.Duration
+
 	// Wall is by how much the process's own wall clock is off. The monotonic
 	// one, by which processes compare what they tell, stays right.
 	Wall time.Duration
@@ -59,6 +63,8 @@ const (
 	asFlow     = "flow"
 	asServer   = "server"
 	asHTTP     = "http server"
+
+	asHistorian = "historian"
 )
 
 var roles = map[string]func(*teller, plan) error{
@@ -69,6 +75,8 @@ var roles = map[string]func(*teller, plan) error{
 	asFlow:     runFlow,
 	asServer:   runServer,
 	asHTTP:     runHTTP,
+
+	asHistorian: runHistorian,
 }
 
 func TestMain(m *testing.M) {
@@ -151,7 +159,12 @@ func (t *teller) tell(e event) {
 	if e.At == 0 {
 		e.At = now()
 	}
-	line, err := json.Marshal(e)
+	t.line(e)
+}
+
+// line writes a value as a line.
+func (t *teller) line(v any) {
+	line, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}

@@ -88,8 +88,10 @@ func (h *host) CheckDir(name string, allow bool) error {
 	case nil:
 	case unix.EROFS:
 		return fmt.Errorf("%s is on a read-only file system: mount it for writing, or use another directory: %w", name, err)
-	default:
+	case unix.EACCES, unix.EPERM:
 		return fmt.Errorf("%s cannot be written by this process: use another directory, or give its owner the right to write: %w", name, fs.ErrPermission)
+	default:
+		return pathError("access", name, err)
 	}
 	return h.CheckMount(name, allow)
 }

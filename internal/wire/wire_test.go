@@ -228,39 +228,6 @@ func TestAnErrorComesBackAsItself(t *testing.T) {
 	}
 }
 
-// FuzzRead looks for input that is read without an error, and does not come back
-// as the same: what a client sends would not be what is stored.
-func FuzzRead(f *testing.F) {
-	for _, seed := range []string{`{"jobs":[{"task":"t","payload":{"a":[1,2,{"b":null}]},"delay":"1s","headers":{"a":"b"}}]}`, `{"jobs":[{"bytes":{"key":"/w=="}}]}`, `{`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var v EnqueueRequest
-		if Read(b, &v) != nil {
-			return
-		}
-		jobs, err := NewJobs(v.Jobs)
-		if err != nil {
-			return
-		}
-		again := cross(t, EnqueueRequest{Jobs: NewJobsOf(jobs)})
-		got, err := NewJobs(again.Jobs)
-		if len(jobs) == 0 {
-			return
-		}
-		for i := range jobs {
-			if len(jobs[i].Payload) == 0 {
-				jobs[i].Payload = nil
-			}
-			if len(jobs[i].Headers) == 0 {
-				jobs[i].Headers = nil
-			}
-			jobs[i].At, got[i].At = jobs[i].At.UTC(), got[i].At.UTC()
-		}
-		same(t, got, err, jobs)
-	})
-}
-
 func TestAValueThatIsNestedTooDeepIsBytes(t *testing.T) {
 	nest := func(n int, inner string) []byte {
 		return []byte(strings.Repeat(`{"a":[`, n/2) + inner + strings.Repeat("]}", n/2))
