@@ -38,12 +38,14 @@ const (
 	asScenario = "scenario"
 	asLoad     = "load"
 	asClient   = "client"
+	asProbe    = "probe"
 )
 
 var roles = map[string]func(plan) error{
 	asScenario: runScenario,
 	asLoad:     runLoad,
 	asClient:   runClient,
+	asProbe:    runProbe,
 }
 
 func TestMain(m *testing.M) {
