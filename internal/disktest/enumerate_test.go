@@ -92,7 +92,7 @@ func (r *run) judge(c call) verdict {
 		r.all[c.name]++
 	}
 	switch {
-	case r.n == 0 || r.seen < r.n:
+	case r.n == 0 || r.seen < r.n: // none is wanted, or a later one
 		return verdict{}
 	case r.seen == r.n:
 		r.hit = c
@@ -163,9 +163,9 @@ var all = func() (list []fault) {
 
 var only = flag.Int("call", 0, "play a fault at this call alone, and show what the process tells: repeats a failure")
 
-// every plays a fault at every call, or with a stride at one of so many, until
-// there are no more.
-func every(t *testing.T, f fault, stride int) {
+// every plays a fault at every call until there are no more, or, but for the proof,
+// at so many of total, by chance: a failure names its call, and -call repeats it.
+func every(t *testing.T, f fault, some, total int) {
 	if *only > 0 {
 		r := &run{fault: f, n: *only}
 		err := r.play(t)
@@ -174,37 +174,43 @@ func every(t *testing.T, f fault, stride int) {
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	runs, last, wrong, hits := 0, 0, 0, map[string]int{}
-	next := 1 + rand.IntN(stride) // a failure names its call, and -call repeats it
+	begun, last, wrong, hits := 0, 0, 0, map[string]int{}
+	next := func() (*run, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		begun++
+		if *full {
+			return &run{fault: f, n: begun}, last == 0 && wrong < 3
+		}
+		return &run{fault: f, n: 1 + rand.IntN(total)}, begun <= some && wrong < 3
+	}
 	for range 3 {
 		wg.Go(func() {
-			for {
-				mu.Lock()
-				r := &run{fault: f, n: next}
-				over := last > 0 || wrong >= 3
-				next += stride
-				mu.Unlock()
-				if over {
-					return
-				}
+			for r, more := next(); more; r, more = next() {
 				err := r.play(t)
 				mu.Lock()
 				if err != nil {
 					wrong++
 					t.Errorf("%v: %v", r, err)
 				}
-				runs++
-				if r.hit.name == "" {
-					last = r.n
-				} else {
+				if r.hit.name != "" {
 					hits[r.hit.name]++
+				} else {
+					last = r.n
 				}
 				mu.Unlock()
 			}
 		})
 	}
 	wg.Wait()
-	t.Logf("%v: %d runs, the last with %d calls: %v", f, runs, last, hits)
+	n := 0
+	for _, k := range hits {
+		n += k
+	}
+	t.Logf("%v: at %d calls: %v", f, n, hits)
+	if n == 0 {
+		t.Error("no call met the fault: this test proves nothing")
+	}
 }
 
 // TestKilledAtASystemCallNothingIsLost kills the scenario at its system calls about
@@ -212,27 +218,43 @@ func every(t *testing.T, f fault, stride int) {
 // not at all, and the store works.
 func TestKilledAtASystemCallNothingIsLost(t *testing.T) {
 	canSupervise(t)
-	every(t, fault{kill: true}, sampled(40))
+	f := fault{kill: true}
+	every(t, f, 3*sampled(), calls(t)[f])
 }
 
 // TestAnySystemCallMayFail lets each call fail, once and from then on, with every
 // error that it can have.
 func TestAnySystemCallMayFail(t *testing.T) {
 	canSupervise(t)
+	totals := calls(t)
 	for _, f := range all {
-		t.Run(f.String(), func(t *testing.T) { every(t, f, sampled(150)) })
+		t.Run(f.String(), func(t *testing.T) { every(t, f, sampled(), totals[f]) })
 	}
 }
 
-// sampled is 1 for the proof: every call.
-func sampled(stride int) int {
-	switch {
-	case *full:
-		return 1
-	case testing.Short():
-		return 3 * stride
+// sampled is at how many calls a fault is played when that is not the proof.
+func sampled() int {
+	if testing.Short() {
+		return 3
 	}
-	return stride
+	return 8
+}
+
+// calls counts the calls of the scenario that can end with each fault.
+func calls(t *testing.T) map[fault]int {
+	totals := map[fault]int{}
+	root, list := t.TempDir(), append([]fault{{kill: true}}, all...)
+	q, done := supervised(t, plan{Role: asScenario, Store: filepath.Join(root, "jobs"), Mends: true}, root, func(c call) verdict {
+		for _, f := range list {
+			if f.able(c) {
+				totals[f]++
+			}
+		}
+		return verdict{}
+	})
+	<-q.ended
+	must(t, <-done)
+	return totals
 }
 
 // TestTheScenarioMakesEveryCall: what it leaves out nobody proves.
