@@ -237,7 +237,7 @@ func sampled() int {
 	if testing.Short() {
 		return 3
 	}
-	return 8
+	return 5
 }
 
 // calls counts the calls of the scenario that can end with each fault.

@@ -19,7 +19,7 @@ func cuts() int {
 	case testing.Short():
 		return 2
 	}
-	return 5
+	return 3
 }
 
 // loaded is how many processes use the store meanwhile.
