@@ -34,6 +34,10 @@ redis: ## Install the Redis server that tests start, where there is none (Debian
 languages: ## Install python3, node and curl, which run examples, where they are missing (Debian)
 	.ci/languages
 
+.PHONY: filesystems
+filesystems: # what makes the file systems whose power the tests cut (Debian, as root)
+	.ci/filesystems
+
 .PHONY: browser
 browser: ## Install the Chromium that the tests of the dashboard drive, where there is none (Debian)
 	.ci/browser
@@ -91,7 +95,7 @@ torture: ## Kill processes at random for SECONDS=60 and compare all that was ack
 	$(GO) run ./cmd/spool torture --seconds $(SECONDS)
 
 .PHONY: proof
-proof: redis ## Every proof of docs/proof.md at full size
+proof: redis filesystems ## Every proof of docs/proof.md at full size
 	.ci/proof
 
 .PHONY: fuzz

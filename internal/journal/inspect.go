@@ -30,6 +30,7 @@ type view struct {
 	segments []uint64 // ascending
 	files    map[uint64]vfs.File
 	limit    Pos // published end, or noLimit
+	promised Pos // up to where the log has to be sound, as far as CONTROL tells
 }
 
 // openView opens the segments that are there, again when one is gone by the
@@ -153,7 +154,10 @@ func (v *view) readControl() error {
 		return fmt.Errorf("read CONTROL: %w", err)
 	}
 	if p, known := unpack(words[ctlEnd]); ok && known {
-		v.limit = p
+		v.limit, v.promised = p, p
+		if words[ctlPoison] == flagSet { // what was published since the last sync may be lost
+			v.promised, _ = unpack(words[ctlDurable])
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,6 +83,28 @@ func TestAFailedSyncIsExplainedThoughTheDiskTakesNothingMore(t *testing.T) {
 	c.Poison(errors.New("another reason, " + strings.Repeat("which is long, ", 100)))
 	if err := b.Poisoned(); !errors.Is(err, ErrPoisoned) || !strings.Contains(err.Error(), "sync 000001.log") || !strings.Contains(err.Error(), syscall.EIO.Error()) {
 		t.Errorf("a peer says %v", err)
+	}
+}
+
+// TestWhatAPoisonedStoreLostIsNoDamage: that it was published promised nothing.
+func TestWhatAPoisonedStoreLostIsNoDamage(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	a := mustOpenOn(t, m.Process())
+	must(t, appendOne(a, "durable", Settle))
+	must(t, a.Sync())
+	must(t, appendOne(a, "lost", Settle))
+	failSync(m)
+	if err := a.Sync(); !errors.Is(err, ErrPoisoned) {
+		t.Fatal(err)
+	}
+	f, err := m.Process().Open(labDir+"/000001.log", os.O_RDWR)
+	must(t, err)
+	must(t, f.DropCache()) // the cache was short of memory
+	must(t, f.Close())
+	r, err := Verify(m.Process(), labDir)
+	must(t, err)
+	if r.Damaged() || len(r.Findings) != 1 || r.Findings[0].Kind != IsPoisoned || r.Frames != 2 { // the head and one
+		t.Errorf("%d frames, findings %+v", r.Frames, r.Findings)
 	}
 }
 

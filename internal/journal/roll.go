@@ -206,6 +206,11 @@ func (l *Log) roll() error {
 		return fmt.Errorf("roll: %w", err)
 	}
 	defer l.files.put(f)
+	// Who prepared the next segment may be about to sync its name, or have died
+	// before: an end that is durable without it would be a log with a hole.
+	if err := l.syncDir(); err != nil {
+		return fmt.Errorf("seal segment %d: %w", n, err)
+	}
 	l.lose() // until the next segment is begun
 	l.control.store(ctlFlight, pack(l.at.pos))
 	if err := l.writeFrame(f, KindEnd, l.space(counters), l.carried()); err != nil {
@@ -216,7 +221,7 @@ func (l *Log) roll() error {
 	}
 	l.raiseDurable(l.at.pos)
 	end := l.at.end.Offset
-	if err := l.begin(); err != nil {
+	if err := l.writeHead(); err != nil {
 		return err
 	}
 	l.trimSealed(f, end)
@@ -244,8 +249,8 @@ func (l *Log) trimSealed(f *openFile, end int64) {
 }
 
 // begin writes the head of the segment that the position begins, whose
-// predecessor is durable. Who prepared the segment may have died before its
-// name was durable, and likewise who created the store or flipped CURRENT.
+// predecessor is durable: whoever sealed that died, or created the store or
+// flipped CURRENT, perhaps before the names were durable.
 func (l *Log) begin() error {
 	if err := l.syncDir(); err != nil {
 		return fmt.Errorf("begin segment %d: %w", l.at.pos.Segment, err)

@@ -307,10 +307,7 @@ func (x *examiner) trouble(n uint64, s sight, bad *CorruptError) (over bool, err
 	if err != nil {
 		return true, err
 	}
-	bound := later(x.c.synced, t.synced)
-	if x.v.limit != noLimit {
-		bound = later(bound, x.v.limit)
-	}
+	bound := later(later(x.c.synced, t.synced), x.v.promised)
 	name := SegmentFile(n).Name()
 	switch {
 	case bad != nil:
