@@ -18,7 +18,7 @@ demo: ## Watch jobs survive kill -9, with a table at the end
 	$(GO) run ./cmd/spool demo
 
 .PHONY: test
-test: redis languages lint test-bench ## The fast loop: format, vet, linter, tests (under 3 minutes; clusters, failovers and lost replies of Redis are left to make check)
+test: redis languages fmt-check vet staticcheck test-bench ## The fast loop: format, vet, linter, tests (under 3 minutes; clusters, failovers and lost replies of Redis, and other systems, are left to make check)
 	$(GO) test -short -shuffle=on ./...
 
 .PHONY: test-bench
@@ -52,7 +52,10 @@ check: ## All that CI runs (under 25 minutes on 2 cores)
 	.ci/run
 
 .PHONY: lint
-lint: fmt-check vet vet-others ## Format, vet (three systems) and staticcheck
+lint: fmt-check vet vet-others staticcheck ## Format, vet (three systems) and staticcheck
+
+.PHONY: staticcheck
+staticcheck: # the linter
 	$(GO) tool staticcheck ./...
 
 .PHONY: fmt
