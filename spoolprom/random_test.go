@@ -44,6 +44,7 @@ type fleet struct {
 	join       func() broker.Broker
 	clients    [3]*spool.Client
 	collectors [3]prometheus.Collector
+	shown      [3]values // what the last scrape of each had to say of the counts
 	leases     []*spool.Lease
 	last       values
 }
@@ -64,7 +65,7 @@ func fleetOf(t *testing.T, join func() broker.Broker) *fleet {
 }
 
 func (f *fleet) start(i int) {
-	f.clients[i] = quiet(f.join())
+	f.clients[i], f.shown[i] = quiet(f.join()), nil
 	f.collectors[i] = spoolprom.NewCollector(f.clients[i], fresh)
 }
 
@@ -182,7 +183,8 @@ func (f *fleet) must(err error) {
 
 // look scrapes each client and compares with the counts. The store moves by
 // itself (leases of a client that left expire), so that a scrape counts when the
-// counts before and after are the same.
+// counts before and after are the same. A paused queue without a job is gone with
+// its pause: each collector says 0 of it once.
 func (f *fleet) look() {
 	for i, c := range f.clients {
 		for {
@@ -192,11 +194,19 @@ func (f *fleet) look() {
 			after, err := c.Counts(f.Context(), "")
 			f.must(err)
 			if !reflect.DeepEqual(before, after) {
+				f.shown[i] = nil // it may have said the 0 now
 				continue
 			}
-			if d := difference(scraped.part(ofCounts...), expected(after)); d != "" {
+			want, shown := expected(after), expected(after)
+			for name := range f.shown[i] {
+				if _, there := want[name]; !there {
+					want[name] = 0
+				}
+			}
+			if d := difference(scraped.part(ofCounts...), want); d != "" {
 				f.Fatalf("client %d:\n%s", i, d)
 			}
+			f.shown[i] = shown
 			f.grew(scraped)
 			break
 		}
