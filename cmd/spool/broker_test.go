@@ -137,3 +137,14 @@ func TestTheCommandsWorkOnAServer(t *testing.T) {
 		t.Errorf("another namespace lists %s", out)
 	}
 }
+
+func TestLinesAreCutToWhatTheBrokerTakesInOneCall(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	var out, errout bytes.Buffer
+	a := system()
+	a.in, a.stdout, a.errw = strings.NewReader(strings.Repeat("{}\n", 600)), &out, &errout
+	code := run([]string{"--broker", s.URL(), "enqueue", "t", "--lines"}, a)
+	if ids := strings.Count(out.String(), "\n"); code != exitOK || ids != 600 {
+		t.Errorf("exit code %d, %d ids of 600, %q", code, ids, errout.String())
+	}
+}

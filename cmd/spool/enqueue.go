@@ -92,7 +92,8 @@ func (c *enqueueCmd) Run(a *app) (err error) {
 		}
 	}
 	spec := spool.Raw(string(c.Task), payload, opts...)
-	err = (&taker{}).try(func(ctx context.Context, client *spool.Client) error {
+	var checked taker
+	err = checked.try(func(ctx context.Context, client *spool.Client) error {
 		_, err := client.Enqueue(ctx, spec)
 		return err
 	})
@@ -107,7 +108,7 @@ func (c *enqueueCmd) Run(a *app) (err error) {
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	if c.Lines {
-		return causeOf(ctx, c.lines(ctx, a, client, opts))
+		return causeOf(ctx, c.lines(ctx, a, client, opts, checked.bytes))
 	}
 	answers, err := c.enqueue(ctx, a, client, spec)
 	if err != nil {
