@@ -146,7 +146,7 @@ func (c *client) attempt(ctx context.Context, r *request, body []byte, out any) 
 		return nil
 	}
 	if err := wire.ReadAnswer(b, out); err != nil {
-		return fmt.Errorf("%w: %s%s did not answer as a spool server does: %w", broker.ErrUnsupported, c.base, r.path, err)
+		return fmt.Errorf("%w: %s%s did not answer as a spool server does: %w", broker.ErrUnsupported, c.place, r.path, err)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (c *client) unanswered(ctx context.Context, r *request, err error) error {
 	if errors.As(err, &u) {
 		err = u.Err // without the URL
 	}
-	return &againError{err: fmt.Errorf("%s: %w", c.base, err), lost: true}
+	return &againError{err: fmt.Errorf("%s: %w", c.place, err), lost: true}
 }
 
 // send sends a request and returns the head of the answer.

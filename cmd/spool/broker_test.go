@@ -60,6 +60,8 @@ func TestABrokerThatCannotBeIsRefused(t *testing.T) {
 		{"a wrong URL", "redis://u:hu5h@host/x", []string{"stats"}, exitUsage, "database"},
 		{"an unknown scheme", "", []string{"--broker", "amqp://u:hu5h@host", "stats"}, exitUsage, "redis://"},
 		{"one that is not there yet", "postgres://u:hu5h@host", []string{"stats"}, exitUnhealthy, "yet"},
+		{"an address without a scheme", "", []string{"--broker", "localhost:6379", "enqueue", "x"}, exitUsage, "redis://HOST:PORT"},
+		{"an address with a password", "u:hu5h@localhost:6379", []string{"enqueue", "x"}, exitUsage, "http://HOST:PORT"},
 		{"memory", "", []string{"--broker", "memory://", "stats"}, exitUsage, "ends with the command"},
 		{"a server that is not there", "redis://u:hu5h@" + gone.Addr(), []string{"stats"}, exitFailed, "refused"},
 		{"a server that evicts", evicts.URL(), []string{"stats"}, exitUnhealthy, "noeviction"},

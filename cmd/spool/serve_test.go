@@ -151,6 +151,12 @@ func TestServeOnASocketAndWithTLS(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
+	if r := spoolWith("--broker", "http+unix://"+socket, "stats"); r.code != exitOK || !strings.Contains(r.out, "store http+unix://"+socket+" is healthy") {
+		t.Errorf("%+v", r)
+	}
+	if r := spoolWith("--broker", "unix://"+socket, "stats"); r.code != exitUsage || !strings.Contains(r.errout, "http+unix://"+socket+" is spool serve") {
+		t.Errorf("%+v", r)
+	}
 	stopped(t, second)
 
 	cert, key, pool := selfSigned(t)
