@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -128,6 +129,8 @@ func TestMigrateFollows(t *testing.T) {
 	to := s.other("new")
 	s.enqueue("a")
 	cmd := s.process("migrate", s.dir, to.dir, "--follow")
+	var said bytes.Buffer
+	cmd.Stdout = &said
 	s.start(cmd)
 	arrives := func(n string) {
 		await(t, "jobs to arrive", func() bool { return strings.Contains(to.run("stats", "--json").out, `"ready":`+n+`,`) })
@@ -145,6 +148,9 @@ func TestMigrateFollows(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("stopped: %v", err)
+	}
+	if got := said.String(); strings.Count(got, "QUEUE") != 1 || strings.Count(got, "\n") < 4 {
+		t.Errorf("it is one table for all rounds, with one head:\n%s", got)
 	}
 	for range 3 {
 		to.ok("claim")
@@ -173,9 +179,12 @@ func TestBadMigrations(t *testing.T) {
 	s.fails(exitUsage, "can't be used together", "migrate", s.dir, to.dir, "--abort", "--follow")
 	s.fails(exitUsage, "between directories and servers of Redis", "migrate", s.dir, "ftp://example.org/x")
 	s.fails(exitNotFound, "is not a store", "migrate", s.dir, to.dir, "--status")
+	s.fails(exitNotFound, "has a queue typo", "migrate", s.dir, to.dir, "--queue=default", "--queue=typo")
 	if _, err := os.Stat(to.dir); !os.IsNotExist(err) {
 		t.Errorf("the new directory is there: %v", err)
 	}
+	to.enqueue("a", "--queue=there")
+	s.fails(exitNotFound, "has a queue typo", "migrate", s.dir, to.dir, "--queue=typo")
 	b := s.open()
 	defer b.Close()
 	if moves, err := b.Moves(context.Background(), ""); err != nil || len(moves) != 0 {
