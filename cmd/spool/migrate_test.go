@@ -46,10 +46,17 @@ func TestMigrate(t *testing.T) {
 		to := s.other("new")
 		s.enqueue("a")
 		s.ok("migrate", s.dir, to.dir)
-		id := s.enqueue("b")
+		r := s.run("enqueue", "b")
+		if !strings.Contains(r.errout, "queue default has moved to "+to.dir) || !strings.Contains(r.errout, "use that store") || strings.Contains(r.errout, "no live worker") {
+			t.Errorf("enqueue says %s", r.errout)
+		}
+		id := strings.TrimSpace(r.out)
 		s.fails(exitNotFound, "", "claim")
-		if out := s.ok("explain", id); !strings.Contains(out, "has moved to "+to.dir) || !strings.Contains(out, "spool migrate") {
+		if out := s.ok("explain", id); !strings.Contains(out, "has moved to "+to.dir) || !strings.Contains(out, "use that store") || strings.Contains(out, "end of the move") {
 			t.Errorf("explain says\n%s", out)
+		}
+		if r := s.run("work", "--drain", "--exec=true"); !strings.Contains(r.errout, "queue default has moved to "+to.dir+", and no job of it is given out here: 1 job waits there; use that store") {
+			t.Errorf("work says %s", r.errout)
 		}
 		p := object[map[string]any](t, s.ok("migrate", s.dir, to.dir, "--json"))
 		if p["queue"] != "default" || p["moved"] != 1.0 {
