@@ -64,12 +64,16 @@ func (c *client) call(ctx context.Context, r request, out any) error {
 		err := c.attempt(ctx, &r, body, out)
 		again, ok := errors.AsType[*againError](err)
 		if !ok {
+			c.away.reached()
 			return err
 		}
 		lost = lost || again.lost
 		wait := max(pause/2+rand.N(pause/2+1), again.after)
 		over := r.once || r.changes() && time.Since(start)+wait > c.caps.Retry || !r.changes() && time.Since(start)+wait > c.cfg.Timeout
 		if !over {
+			if again.lost {
+				c.away.missed(again.err)
+			}
 			over = !c.rest(ctx, wait)
 		}
 		if over {

@@ -31,7 +31,8 @@ type Config struct {
 	// Timeout is how long one attempt of a call may take, beside what it waits
 	// for; 0 means 10 seconds.
 	Timeout time.Duration
-	// Logger takes what the broker reports; nil means slog.Default().
+	// Logger takes what the broker reports, such as that the server does not
+	// answer; nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -47,6 +48,7 @@ type client struct {
 	wait  time.Duration // the server's longest
 
 	held  held
+	away  *away
 	life  context.Context // ends with Close
 	end   context.CancelFunc
 	calls sync.WaitGroup
@@ -70,6 +72,7 @@ func Open(ctx context.Context, address string, cfg Config) (broker.Broker, error
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+	c.away = &away{log: c.log, place: place}
 	c.life, c.end = context.WithCancel(context.Background())
 	var caps wire.Caps
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/caps", once: true}, &caps); err != nil {
