@@ -62,7 +62,7 @@ func open(t testing.TB, url, namespace string, clock *brokertest.ManualClock) *B
 	}
 	still := newBrokerWith(timed{b.t, clock}, manualScripts())
 	still.hurry = func(time.Duration) time.Duration { return time.Minute } // no lease ends on it meanwhile
-	still.since = func(time.Time) time.Duration { return 0 } // no weather takes time on that clock
+	still.since = func(time.Time) time.Duration { return 0 }               // no weather takes time on that clock
 	return still
 }
 
