@@ -58,7 +58,7 @@ func Example_redis() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	c := spool.New(b, spool.Config{}) // instead of spool.Open; nothing else changes
+	c := spool.New(b, spool.Config{}) // instead of spool.Open; what differs is below
 	defer c.Close()
 }
 

@@ -40,7 +40,7 @@ const (
 	CancelJobs  CommandKind = 1 + iota // scheduled and ready end cancelled; leased are told
 	RequeueJobs                        // dead and cancelled become ready with fresh attempts
 	DeleteJobs                         // any but leased disappear
-	PauseQueue                         // no job of the queue is claimed until it is resumed
+	PauseQueue                         // no job of the queue is claimed until it is resumed; it may have had none yet
 	ResumeQueue
 )
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/spoolq/spool/broker"
@@ -29,10 +30,13 @@ type Config struct {
 //	redis://…, rediss://…, unix://…    Redis or Valkey, as redisbroker.Open has them,
 //	redis+sentinel://…, redis+cluster://…   with sentinels and as a cluster
 //	http://…, https://…                a server of spool serve; a credential may stand in it as https://:SECRET@HOST
+//	http+unix:///run/spool.sock        the same by its socket
 //	memory://                          this process's memory: gone with it
 //
-// Whatever has no :// is the name of a directory. Errors: ErrInvalid when no
-// broker has that scheme; others of the broker. None repeats the URL, which may
+// Whatever has no :// is the name of a directory, but for what looks like a
+// server's address, HOST:PORT: a directory of such a name is written ./ before
+// it. Errors: ErrInvalid for that, and when no broker has that scheme; others of
+// the broker. None repeats the URL, which may
 // hold a password.
 func Open(ctx context.Context, url string, cfg Config) (broker.Broker, error) {
 	if dir, ok, err := Dir(url); ok || err != nil {
@@ -60,7 +64,7 @@ func Open(ctx context.Context, url string, cfg Config) (broker.Broker, error) {
 	return nil, fmt.Errorf("%w: no broker has this URL's scheme: %s", broker.ErrInvalid, there)
 }
 
-const there = "there are directories (a path or file://), redis:// and its relatives, http:// and https:// for spool serve, and memory://"
+const there = "there are directories (a path or file://), redis:// and its relatives, http://, https:// and http+unix:// for spool serve, and memory://"
 
 // opened makes nothing of a broker that was not opened.
 func opened[B broker.Broker](b B, err error) (broker.Broker, error) {
@@ -69,6 +73,10 @@ func opened[B broker.Broker](b B, err error) (broker.Broker, error) {
 	}
 	return b, nil
 }
+
+// address matches what is meant as that of a server: HOST:PORT, perhaps with a
+// path, or a user and a password before it.
+var address = regexp.MustCompile(`^([\w.-]*|\[[0-9a-fA-F:.%]+\]):[0-9]{1,5}(/.*)?$|^[^/\\]*:.*@`)
 
 // Dir returns the directory that a URL names, and whether it names one.
 func Dir(s string) (dir string, ok bool, err error) {
@@ -86,6 +94,10 @@ func Dir(s string) (dir string, ok bool, err error) {
 	}
 	if scheme, _, ok := strings.Cut(s, ":"); ok && redisbroker.IsURL(scheme+"://") {
 		return "", false, fmt.Errorf("%w: a URL has :// behind its scheme; a directory of such a name is written ./ before it", broker.ErrInvalid)
+	}
+	if address.MatchString(s) {
+		return "", false, fmt.Errorf("%w: a server's address needs a scheme: redis://HOST:PORT for Redis or Valkey, http://HOST:PORT for spool serve; "+
+			"a directory of such a name is written ./ before it", broker.ErrInvalid)
 	}
 	return s, true, nil
 }

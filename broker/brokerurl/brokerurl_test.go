@@ -61,6 +61,14 @@ func TestAURLThatNamesNoBrokerIsRefusedWithoutItsSecret(t *testing.T) {
 		{"file://", broker.ErrInvalid, "path"},
 		{"redis:hu5h@host", broker.ErrInvalid, "://"},
 		{"redis://u:hu5h@host/x", broker.ErrInvalid, "database"},
+		{"localhost:6379", broker.ErrInvalid, "redis://HOST:PORT"},
+		{"redis-1.example.com:6379/2", broker.ErrInvalid, "http://HOST:PORT"},
+		{":8080", broker.ErrInvalid, "http://HOST:PORT"},
+		{"[::1]:6379", broker.ErrInvalid, "redis://HOST:PORT"},
+		{"u:hu5h@host", broker.ErrInvalid, "redis://HOST:PORT"},
+		{"u:hu5h/hu5h@host:1", broker.ErrInvalid, "redis://HOST:PORT"},
+		{"http+unix://host", broker.ErrInvalid, "http+unix:///"},
+		{"http+unix://:hu5h@/nowhere/s.sock", syscall.ENOENT, "/nowhere/s.sock"},
 	} {
 		b, err := Open(t.Context(), c.url, Config{})
 		if b != nil || !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
@@ -78,9 +86,18 @@ func TestAURLThatNamesNoBrokerIsRefusedWithoutItsSecret(t *testing.T) {
 		"redis+cluster://:hu5h@a,b":            "the cluster at a:6379,b:6379",
 		"unix://hu5h:hu5h@/run/sock":           "the server at /run/sock",
 		"https://:hu5h@host/x":                 "https://host/x",
+		"http+unix://:hu5h@/run/s.sock":        "http+unix:///run/s.sock",
 	} {
 		if got := Redacted(url); got != want {
 			t.Errorf("%s: %q, want %q", url, got, want)
+		}
+	}
+}
+
+func TestADirectoryMayLookLikeAnAddressBehindASlash(t *testing.T) {
+	for _, name := range []string{"./localhost:6379", "/var/localhost:6379", "jobs", "a:b", "a@b", "../x:1", "localhost", "a/b:c@d"} {
+		if dir, ok, err := Dir(name); dir != name || !ok || err != nil {
+			t.Errorf("%s: %q, %v, %v", name, dir, ok, err)
 		}
 	}
 }

@@ -270,12 +270,12 @@ func (c *client) Health(ctx context.Context) (broker.Health, error) {
 	err := c.call(ctx, request{method: http.MethodGet, path: "/v1/health", once: true}, &out)
 	switch {
 	case err == nil:
-		out.Detail = joined("behind the server at "+c.base, out.Detail)
+		out.Detail = joined("behind the server at "+c.place, out.Detail)
 		return out, nil
 	case ctx.Err() != nil || c.life.Err() != nil:
 		return out, err
 	}
-	return broker.Health{Status: broker.Unreachable, Text: "the server at " + c.base + " does not answer: " + err.Error() + "; calls are repeated until it does"}, nil
+	return broker.Health{Status: broker.Unreachable, Text: "the server at " + c.place + " does not answer: " + err.Error() + "; calls are repeated until it does"}, nil
 }
 
 func joined(a, b string) string {

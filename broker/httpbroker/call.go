@@ -65,12 +65,16 @@ func (c *client) call(ctx context.Context, r request, out any) error {
 		err := c.attempt(ctx, &r, body, out)
 		again, ok := errors.AsType[*againError](err)
 		if !ok {
+			c.away.reached()
 			return judged(&r, lost, err)
 		}
 		lost = lost || again.lost
 		wait := max(pause/2+rand.N(pause/2+1), again.after)
 		over := r.once || r.changes() && time.Since(start)+wait > c.caps.Retry || !r.changes() && time.Since(start)+wait > c.cfg.Timeout
 		if !over {
+			if again.lost {
+				c.away.missed(again.err)
+			}
 			over = !c.rest(ctx, wait)
 		}
 		if over {
@@ -175,7 +179,7 @@ func (c *client) strange(r *request, err error) error {
 	if r.changes() {
 		is = broker.ErrUnknown
 	}
-	return fmt.Errorf("%w: %s%s did not answer as a spool server does: %w", is, c.base, r.path, err)
+	return fmt.Errorf("%w: %s%s did not answer as a spool server does: %w", is, c.place, r.path, err)
 }
 
 // all refuses an answer for other than all that was asked.
@@ -198,7 +202,7 @@ func (c *client) unanswered(ctx context.Context, r *request, err error) error {
 	if errors.As(err, &u) {
 		err = u.Err // without the URL
 	}
-	return &againError{err: fmt.Errorf("%s: %w", c.base, err), lost: true}
+	return &againError{err: fmt.Errorf("%s: %w", c.place, err), lost: true}
 }
 
 // send sends a request and returns the head of the answer.

@@ -13,7 +13,8 @@ import (
 // Broker is a client of a store on Redis. It is safe for concurrent use.
 type Broker struct {
 	t      transport
-	since  func(time.Time) time.Duration // time.Since, but for tests that stop the clock
+	since  func(time.Time) time.Duration         // time.Since, but for tests that stop the clock
+	hurry  func(ttl time.Duration) time.Duration // hurryFor, but for those
 	s      *scripts
 	client broker.ID // names this client where workers are registered
 	hub    hub
@@ -46,8 +47,8 @@ func newBroker(t transport, _ Config) (*Broker, error) { return newBrokerWith(t,
 func newBrokerWith(t transport, s *scripts) *Broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
-		since: time.Since,
-		t:     t, s: s, client: broker.NewID(), ctx: ctx, cancel: cancel, closed: make(chan struct{}),
+		since: time.Since, hurry: hurryFor,
+		t: t, s: s, client: broker.NewID(), ctx: ctx, cancel: cancel, closed: make(chan struct{}),
 		known: map[string]time.Time{}, held: map[broker.Ref]heldLease{}, workers: map[string]registered{},
 		caps: broker.Caps{
 			Broker: "redis", Durability: t.durability(), MaxBatch: maxBatch, MaxBytes: broker.MaxCallBytes, Retry: retryTime,

@@ -127,7 +127,7 @@ func (l *claimLook) once(ctx context.Context) (broker.Claimed, error) {
 	}
 	if len(got.Leases) > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, l.hurry())
+		ctx, stop = context.WithTimeout(ctx, l.b.hurry(l.r.TTL))
 		defer stop()
 	}
 	all, err := l.b.queues(ctx)
@@ -142,9 +142,9 @@ func (l *claimLook) once(ctx context.Context) (broker.Claimed, error) {
 	return got, err
 }
 
-// hurry is how long a claim that has leases waits for what another queue has.
-func (l *claimLook) hurry() time.Duration {
-	ttl := l.r.TTL
+// hurryFor is how long a claim with leases of a TTL waits for what another queue
+// has. What that gives to it later is nobody's, until its TTL ends.
+func hurryFor(ttl time.Duration) time.Duration {
 	if ttl == 0 {
 		ttl = broker.DefaultLeaseTTL
 	}
@@ -175,7 +175,7 @@ func (l *claimLook) from(ctx context.Context, queues []string, got *broker.Claim
 		if len(got.Leases) == 0 && len(one.Leases) > 0 {
 			// They run out while the server of the next queue is away.
 			var stop context.CancelFunc
-			ctx, stop = context.WithTimeout(ctx, l.hurry())
+			ctx, stop = context.WithTimeout(ctx, l.b.hurry(l.r.TTL))
 			defer stop()
 		}
 		got.Leases = append(got.Leases, one.Leases...)

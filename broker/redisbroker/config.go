@@ -44,5 +44,5 @@ type Config struct {
 	PoolSize    int // connections to a server at most; 0 means 10 for each CPU
 
 	TLS    *tls.Config  // for rediss:// and the like; nil means the system's certificates
-	Logger *slog.Logger // told of lost connections and changed promises; nil discards
+	Logger *slog.Logger // told of lost connections and changed promises; nil discards. go-redis's own is silent but where a program sets it
 }

@@ -61,7 +61,8 @@ func open(t testing.TB, url, namespace string, clock *brokertest.ManualClock) *B
 		return b
 	}
 	still := newBrokerWith(timed{b.t, clock}, manualScripts())
-	still.since = func(time.Time) time.Duration { return 0 } // no weather takes time on that clock
+	still.hurry = func(time.Duration) time.Duration { return time.Minute } // no lease ends on it meanwhile
+	still.since = func(time.Time) time.Duration { return 0 }               // no weather takes time on that clock
 	return still
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/spoolq/spool/broker"
 )
 
 // network is the transport over go-redis. Of that library it uses the pools,
@@ -62,6 +64,9 @@ func (n *network) firstPromise(ctx context.Context) (promise, error) {
 		p, err := n.readPromise(ctx)
 		if err == nil {
 			return p, p.check(&n.cfg)
+		}
+		if err = mistaken(n.target, err); errors.Is(err, broker.ErrInvalid) {
+			return promise{}, fmt.Errorf("redis: %s: %w", n.target, err)
 		}
 		var said redis.Error
 		if f := judge(&script{name: "INFO"}, err, false); !errors.As(err, &said) || f.fate == refused {

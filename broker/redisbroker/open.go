@@ -22,7 +22,8 @@ import (
 // A server that is starting, or fails over, is waited for until ctx ends, at
 // most a minute; one that is not there is an error at once.
 //
-// Errors: ErrInvalid for a URL or a Config that can never be right;
+// Errors: ErrInvalid for a URL or a Config that can never be right, or of another
+// kind of server than is there (a node of a cluster, say);
 // ErrUnsupported for a server older than 7.0, for one that evicts keys (unless
 // Config.EvictionAllowed), and for one that cannot do what the Config asks;
 // others when the server cannot be reached, or refuses the user.

@@ -17,6 +17,7 @@ import (
 // managed server tells less, the fields say unknown.
 type promise struct {
 	valkey      bool
+	node        bool // of a cluster
 	version     string
 	appendonly  bool
 	fsync       string // appendfsync: "always", "everysec", "no", or "" for unknown
@@ -32,6 +33,9 @@ func (n *network) readPromise(ctx context.Context) (promise, error) {
 	var all []promise
 	err := n.eachPrimary(ctx, func(node *redis.Client) error {
 		p, err := askPromise(ctx, node)
+		if p.node && n.target.kind != cluster {
+			err = errNode
+		}
 		all = append(all, p)
 		return err
 	})
@@ -66,12 +70,12 @@ func (n *network) eachPrimary(ctx context.Context, fn func(node *redis.Client) e
 // askPromise asks one server. CONFIG is often forbidden where others run the
 // server: what INFO says is used then.
 func askPromise(ctx context.Context, node *redis.Client) (promise, error) {
-	text, err := node.Info(ctx, "server", "persistence", "memory", "replication").Result()
+	text, err := node.Info(ctx, "server", "persistence", "memory", "replication", "cluster").Result()
 	if err != nil {
 		return promise{}, err
 	}
 	info := fields(text)
-	p := promise{version: info["redis_version"], minReplicas: -1}
+	p := promise{version: info["redis_version"], node: info["cluster_enabled"] == "1", minReplicas: -1}
 	if v := info["valkey_version"]; v != "" {
 		p.valkey, p.version = true, v
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,16 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
-
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/redistest"
 )
-
-func TestMain(m *testing.M) {
-	logging.Disable() // the client's own log tells of each connection that was made to fail
-	os.Exit(m.Run())
-}
 
 // keep is a transition that a test can judge: it appends each call to a list
 // once, however often it is repeated, and publishes it.

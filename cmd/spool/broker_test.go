@@ -60,6 +60,8 @@ func TestABrokerThatCannotBeIsRefused(t *testing.T) {
 		{"a wrong URL", "redis://u:hu5h@host/x", []string{"stats"}, exitUsage, "database"},
 		{"an unknown scheme", "", []string{"--broker", "amqp://u:hu5h@host", "stats"}, exitUsage, "redis://"},
 		{"one that is not there yet", "postgres://u:hu5h@host", []string{"stats"}, exitUnhealthy, "yet"},
+		{"an address without a scheme", "", []string{"--broker", "localhost:6379", "enqueue", "x"}, exitUsage, "redis://HOST:PORT"},
+		{"an address with a password", "u:hu5h@localhost:6379", []string{"enqueue", "x"}, exitUsage, "http://HOST:PORT"},
 		{"memory", "", []string{"--broker", "memory://", "stats"}, exitUsage, "ends with the command"},
 		{"a server that is not there", "redis://u:hu5h@" + gone.Addr(), []string{"stats"}, exitFailed, "refused"},
 		{"a server that evicts", evicts.URL(), []string{"stats"}, exitUnhealthy, "noeviction"},
@@ -135,5 +137,16 @@ func TestTheCommandsWorkOnAServer(t *testing.T) {
 	t.Setenv("SPOOL_BROKER", s.URL())
 	if out := ok("list"); strings.Contains(out, id) {
 		t.Errorf("another namespace lists %s", out)
+	}
+}
+
+func TestLinesAreCutToWhatTheBrokerTakesInOneCall(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	var out, errout bytes.Buffer
+	a := system()
+	a.in, a.stdout, a.errw = strings.NewReader(strings.Repeat("{}\n", 600)), &out, &errout
+	code := run([]string{"--broker", s.URL(), "enqueue", "t", "--lines"}, a)
+	if ids := strings.Count(out.String(), "\n"); code != exitOK || ids != 600 {
+		t.Errorf("exit code %d, %d ids of 600, %q", code, ids, errout.String())
 	}
 }

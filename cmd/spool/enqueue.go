@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/spoolq/spool"
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/filebroker"
+	"github.com/spoolq/spool/internal/text"
 )
 
 type enqueueCmd struct {
@@ -92,7 +95,8 @@ func (c *enqueueCmd) Run(a *app) (err error) {
 		}
 	}
 	spec := spool.Raw(string(c.Task), payload, opts...)
-	err = (&taker{}).try(func(ctx context.Context, client *spool.Client) error {
+	var checked taker
+	err = checked.try(func(ctx context.Context, client *spool.Client) error {
 		_, err := client.Enqueue(ctx, spec)
 		return err
 	})
@@ -107,7 +111,7 @@ func (c *enqueueCmd) Run(a *app) (err error) {
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	if c.Lines {
-		return causeOf(ctx, c.lines(ctx, a, client, opts))
+		return causeOf(ctx, c.lines(ctx, a, client, opts, checked.bytes))
 	}
 	answers, err := c.enqueue(ctx, a, client, spec)
 	if err != nil {
@@ -183,15 +187,58 @@ func (c *enqueueCmd) print(a *app, answers []spool.Enqueued) error {
 }
 
 // warn says when nobody would run the job. It was accepted, whatever comes of
-// the question.
+// the questions.
 func (c *enqueueCmd) warn(ctx context.Context, a *app, client *spool.Client) {
-	served, err := c.served(ctx, client)
+	moving, err := c.moving(ctx, a, client)
+	if err == nil && moving != "" {
+		if movedAway(moving) {
+			a.note("queue %s %s: the job waits here, where none is given out; %s", c.Queue, text.Safe(moving), afterMove)
+		} else {
+			a.note("queue %s %s: the job waits until the move has ended", c.Queue, text.Safe(moving))
+		}
+		return
+	}
+	served := false
+	if err == nil {
+		served, err = c.served(ctx, client)
+	}
 	switch {
 	case err != nil:
 		a.note("whether a worker handles the task cannot be said: %s", plain(err))
 	case !served:
 		a.note("no live worker handles task %s of queue %s: the job waits until one does", c.Task, c.Queue)
 	}
+}
+
+// maxAsked is the size of a directory, in bytes, up to which an enqueue loads
+// its jobs to see whether the queue has moved; that takes some milliseconds.
+const maxAsked = 16 << 20
+
+// moving says how the queue moves to or from another store. A directory with
+// many jobs is not asked: enqueue is quick in one of any size.
+func (c *enqueueCmd) moving(ctx context.Context, a *app, client *spool.Client) (string, error) {
+	if a.url == "" && dirBytes(a.dir) > maxAsked {
+		return "", nil
+	}
+	counts, err := client.Counts(ctx, string(c.Queue))
+	if err != nil || len(counts) == 0 {
+		return "", err
+	}
+	return counts[0].Moving, nil
+}
+
+// dirBytes is the size of a directory's files, of those that can be seen.
+func dirBytes(dir string) (n int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return nil
+		}
+		if info, err := e.Info(); err == nil {
+			n += info.Size()
+		}
+		return nil
+	})
+	return n
 }
 
 // served says whether a live worker handles the task. A store in a directory is

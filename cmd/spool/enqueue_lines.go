@@ -12,11 +12,27 @@ import (
 	"github.com/spoolq/spool/internal/text"
 )
 
-// Bounds of one commit of --lines.
+// Bounds of one commit of --lines, where the broker allows so much.
 const (
 	maxLines     = 1000
 	maxLineBytes = 4 << 20
 )
+
+// callBounds bound one call of --lines.
+type callBounds struct{ lines, bytes int }
+
+// boundsOf are what a broker takes in one call of jobs that have so many bytes
+// beside their payloads. The last line may go beyond bytes: there is room for it.
+func boundsOf(caps broker.Caps, beside int) callBounds {
+	b := callBounds{maxLines, maxLineBytes}
+	if caps.MaxBatch > 0 {
+		b.lines = min(b.lines, caps.MaxBatch)
+	}
+	if caps.MaxBytes > 0 {
+		b.bytes = max(min(b.bytes, caps.MaxBytes-spool.DefaultPayloadMax-beside), 1)
+	}
+	return b
+}
 
 // payloadLine is one line of the input, without its end.
 type payloadLine struct {
@@ -27,8 +43,9 @@ type payloadLine struct {
 
 // lines adds a job for each line. While one commit is on its way the next lines
 // gather, so that a pipe is as fast as the disk allows and nothing waits for
-// more input.
-func (c *enqueueCmd) lines(ctx context.Context, a *app, client *spool.Client, opts []spool.JobOption) error {
+// more input. Each job has so many bytes beside its payload.
+func (c *enqueueCmd) lines(ctx context.Context, a *app, client *spool.Client, opts []spool.JobOption, beside int) error {
+	bounds := boundsOf(client.Broker().Caps(), beside)
 	input := make(chan payloadLine, 4*maxLines)
 	go readLines(a.in, input, ctx.Done())
 	durable, last := 0, 0
@@ -42,7 +59,7 @@ func (c *enqueueCmd) lines(ctx context.Context, a *app, client *spool.Client, op
 		return err
 	}
 	for {
-		batch, end := gather(ctx, input)
+		batch, end := gather(ctx, input, bounds, beside)
 		for len(batch) > 0 {
 			n, err := c.some(ctx, a, client, batch, opts)
 			if n > 0 {
@@ -87,11 +104,11 @@ func (c *enqueueCmd) some(ctx context.Context, a *app, client *spool.Client, bat
 	}
 }
 
-// gather returns the lines that are there, at least one, and what ended the
-// input, if it has ended.
-func gather(ctx context.Context, input <-chan payloadLine) (batch []payloadLine, end error) {
+// gather returns the lines that are there, at least one and at most what one
+// call takes, and what ended the input, if it has ended.
+func gather(ctx context.Context, input <-chan payloadLine, most callBounds, beside int) (batch []payloadLine, end error) {
 	size := 0
-	for len(batch) < maxLines && size < maxLineBytes {
+	for len(batch) < most.lines && size < most.bytes {
 		var l payloadLine
 		select {
 		case l = <-input:
@@ -108,7 +125,7 @@ func gather(ctx context.Context, input <-chan payloadLine) (batch []payloadLine,
 		if l.err != nil {
 			return batch, l.err
 		}
-		batch, size = append(batch, l), size+len(l.payload)
+		batch, size = append(batch, l), size+len(l.payload)+beside
 	}
 	return batch, nil
 }

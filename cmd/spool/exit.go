@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -102,6 +103,10 @@ func (a *app) exitCode(err error) int {
 	case errors.As(err, &unset):
 		a.note("%v", unset)
 		return exitNotFound
+	case unknownCaller(err):
+		a.note("the server at %s asks for a credential, and was shown none or one that it does not know", a.place())
+		a.note("put the secret into %s, or into the URL, as https://:SECRET@HOST; spool credential makes one, for the server's configuration", passwordEnv)
+		return exitFailed
 	case errors.As(err, &full):
 		a.note("%s", plain(err))
 		a.note("room comes as jobs are worked: --block waits for it, spool capacity changes it")
@@ -118,6 +123,13 @@ func (a *app) exitCode(err error) int {
 	}
 	a.note("%s", plain(err))
 	return exitFailed
+}
+
+// unknownCaller says whether a server of spool serve answered that it does not
+// know who asks.
+func unknownCaller(err error) bool {
+	var answered interface{ GetStatus() int }
+	return errors.As(err, &answered) && answered.GetStatus() == http.StatusUnauthorized
 }
 
 // plain is an error's text without the library's name, which the tool's own

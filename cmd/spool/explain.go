@@ -112,6 +112,9 @@ func wayOut(j *broker.Job, x *broker.Explanation) string {
 	case broker.WhyPaused:
 		return "spool resume " + j.Queue
 	case broker.WhyMoving:
+		if movedAway(x.Text) {
+			return afterMove
+		}
 		return "the end of the move: spool migrate, with the stores that it was given before, goes on with it"
 	case broker.WhyNoWorker:
 		return fmt.Sprintf("a worker for it, as spool work --queue %s --task %s --exec COMMAND, or a program that handles the task", j.Queue, j.Task)

@@ -178,6 +178,14 @@ func TestLines(t *testing.T) {
 			t.Errorf("stats writes %s", out)
 		}
 	})
+	t.Run("what each job has beside its line counts for the size of a call", func(t *testing.T) {
+		s := newTool(t)
+		in := strings.NewReader(strings.Repeat(strings.Repeat("x", 2000)+"\n", 1000))
+		r := s.with(in, "enqueue", "task", "--lines", "--header", "h="+strings.Repeat("x", 8000))
+		if r.code != exitOK || strings.Count(r.out, "\n") != 1000 {
+			t.Errorf("exit code %d, %d ids, %q", r.code, strings.Count(r.out, "\n"), r.errout)
+		}
+	})
 	t.Run("a line that is too long stops, and says how many are durable", func(t *testing.T) {
 		s := newTool(t)
 		in := io.MultiReader(strings.NewReader("one\ntwo\n"), strings.NewReader(strings.Repeat("x", 1<<20+1)+"\nfour\n"))

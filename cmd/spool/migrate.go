@@ -78,16 +78,57 @@ func (c *migrateCmd) open(ctx context.Context, a *app) (*moveSides, error) {
 	if s.from.Broker, err = a.openSide(ctx, from, "SPOOL_FROM_PASSWORD", changing); err != nil {
 		return nil, err
 	}
+	unknown, err := c.unknown(ctx, s.from)
+	if err != nil {
+		return nil, errors.Join(err, s.from.Broker.Close())
+	}
 	how := changing
-	if !c.Status && !c.Abort && !c.Forget {
+	if !c.Status && !c.Abort && !c.Forget && unknown == "" {
 		how = creating
 	}
 	if s.to.Broker, err = a.openSide(ctx, to, "SPOOL_TO_PASSWORD", how); err != nil {
+		if none := new(noStore); errors.As(err, &none) && unknown != "" {
+			err = s.noQueue(unknown)
+		}
 		return nil, errors.Join(err, s.from.Broker.Close())
+	}
+	if unknown, err = c.unknown(ctx, s.from, s.to); err == nil && unknown != "" {
+		err = s.noQueue(unknown)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.from.Broker.Close(), s.to.Broker.Close())
 	}
 	s.screen = newMoveScreen(a, s.from.Name)
 	s.mover = migrate.Mover{From: s.from, To: s.to, Report: s.screen.show, TTL: time.Duration(c.TTL)}
 	return s, nil
+}
+
+// unknown names a queue of the command line that none of some stores has or
+// knows to have had; "" means that there is none. A move of such a one would
+// move nothing, and leave records that keep the name from use at the old store.
+func (c *migrateCmd) unknown(ctx context.Context, stores ...migrate.Side) (string, error) {
+	for _, q := range c.Queue {
+		known := false
+		for _, s := range stores {
+			counts, err := s.Broker.Counts(ctx, string(q))
+			settings, err2 := s.Broker.Settings(ctx, string(q))
+			moves, err3 := s.Broker.Moves(ctx, string(q))
+			if err := errors.Join(err, err2, err3); err != nil {
+				return "", err
+			}
+			known = known || len(counts)+len(settings)+len(moves) > 0
+		}
+		if !known {
+			return string(q), nil
+		}
+	}
+	return "", nil
+}
+
+// noQueue says that neither store knows a queue.
+func (s *moveSides) noQueue(queue string) error {
+	s.note("neither %s nor %s has a queue %s: spool stats lists those of a store", s.from.Name, s.to.Name, queue)
+	return errNothing
 }
 
 // queues lists what is to be moved: what is named, else all that the old store

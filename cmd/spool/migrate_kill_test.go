@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
-
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/brokerurl"
 	"github.com/spoolq/spool/broker/filebroker"
@@ -343,7 +341,6 @@ func proveAll(t *testing.T, server *redistest.Server, b broker.Broker) {
 
 // newTravels opens both sides: a directory each, or a URL.
 func newTravels(t *testing.T, s *tool, places ...string) *travels {
-	logging.Disable() // lost connections are part of it
 	v := &travels{t: t, s: s, jobs: map[broker.ID]*travel{}, groups: map[string]broker.ID{}}
 	for i, place := range places {
 		b, err := brokerurl.Open(t.Context(), place, brokerurl.Config{File: filebroker.Config{AllowUnsafeFS: true}})

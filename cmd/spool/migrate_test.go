@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -45,10 +46,17 @@ func TestMigrate(t *testing.T) {
 		to := s.other("new")
 		s.enqueue("a")
 		s.ok("migrate", s.dir, to.dir)
-		id := s.enqueue("b")
+		r := s.run("enqueue", "b")
+		if !strings.Contains(r.errout, "queue default has moved to "+to.dir) || !strings.Contains(r.errout, "use that store") || strings.Contains(r.errout, "no live worker") {
+			t.Errorf("enqueue says %s", r.errout)
+		}
+		id := strings.TrimSpace(r.out)
 		s.fails(exitNotFound, "", "claim")
-		if out := s.ok("explain", id); !strings.Contains(out, "has moved to "+to.dir) || !strings.Contains(out, "spool migrate") {
+		if out := s.ok("explain", id); !strings.Contains(out, "has moved to "+to.dir) || !strings.Contains(out, "use that store") || strings.Contains(out, "end of the move") {
 			t.Errorf("explain says\n%s", out)
+		}
+		if r := s.run("work", "--drain", "--exec=true"); !strings.Contains(r.errout, "queue default has moved to "+to.dir+", and no job of it is given out here: 1 job waits there; use that store") {
+			t.Errorf("work says %s", r.errout)
 		}
 		p := object[map[string]any](t, s.ok("migrate", s.dir, to.dir, "--json"))
 		if p["queue"] != "default" || p["moved"] != 1.0 {
@@ -128,6 +136,8 @@ func TestMigrateFollows(t *testing.T) {
 	to := s.other("new")
 	s.enqueue("a")
 	cmd := s.process("migrate", s.dir, to.dir, "--follow")
+	var said bytes.Buffer
+	cmd.Stdout = &said
 	s.start(cmd)
 	arrives := func(n string) {
 		await(t, "jobs to arrive", func() bool { return strings.Contains(to.run("stats", "--json").out, `"ready":`+n+`,`) })
@@ -145,6 +155,9 @@ func TestMigrateFollows(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("stopped: %v", err)
+	}
+	if got := said.String(); strings.Count(got, "QUEUE") != 1 || strings.Count(got, "\n") < 4 {
+		t.Errorf("it is one table for all rounds, with one head:\n%s", got)
 	}
 	for range 3 {
 		to.ok("claim")
@@ -173,9 +186,12 @@ func TestBadMigrations(t *testing.T) {
 	s.fails(exitUsage, "can't be used together", "migrate", s.dir, to.dir, "--abort", "--follow")
 	s.fails(exitUsage, "between directories and servers of Redis", "migrate", s.dir, "ftp://example.org/x")
 	s.fails(exitNotFound, "is not a store", "migrate", s.dir, to.dir, "--status")
+	s.fails(exitNotFound, "has a queue typo", "migrate", s.dir, to.dir, "--queue=default", "--queue=typo")
 	if _, err := os.Stat(to.dir); !os.IsNotExist(err) {
 		t.Errorf("the new directory is there: %v", err)
 	}
+	to.enqueue("a", "--queue=there")
+	s.fails(exitNotFound, "has a queue typo", "migrate", s.dir, to.dir, "--queue=typo")
 	b := s.open()
 	defer b.Close()
 	if moves, err := b.Moves(context.Background(), ""); err != nil || len(moves) != 0 {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -18,6 +20,7 @@ type moveScreen struct {
 	shown   time.Time
 	waiting string // the queue of which it was said that jobs still run
 	all     []migrate.Progress
+	headed  bool // the head of the table is printed
 }
 
 func newMoveScreen(a *app, from string) *moveScreen {
@@ -73,18 +76,29 @@ func (s *moveScreen) done(p migrate.Progress, err error) error {
 	return nil
 }
 
-// end prints the summary so far, and begins the next.
+// end prints the summary so far, and begins the next: with --follow all are one
+// table.
 func (s *moveScreen) end() error {
 	if s.json || len(s.all) == 0 {
 		return nil
 	}
-	w := s.table("QUEUE", "JOBS MOVED", "SETTINGS", "DUPLICATES", "KNOWN THERE")
+	var part bytes.Buffer
+	w := tabwriter.NewWriter(&part, 0, 0, 2, ' ', 0)
+	row(w, "QUEUE", "JOBS MOVED", "SETTINGS", "DUPLICATES", "KNOWN THERE")
 	for i := range s.all {
 		p := &s.all[i]
 		row(w, text.Safe(p.Queue), text.Count(p.Moved), text.Count(p.Settings), text.Count(p.Duplicates), text.Count(p.Known))
 	}
 	s.all = nil
 	if err := w.Flush(); err != nil {
+		return err
+	}
+	lines := part.Bytes()
+	if s.headed { // the head has made the columns as wide as they were
+		_, lines, _ = bytes.Cut(lines, []byte("\n"))
+	}
+	s.headed = true
+	if _, err := s.out.Write(lines); err != nil {
 		return err
 	}
 	return s.out.Flush()

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
-	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/brokerurl"
@@ -104,7 +103,6 @@ func (a *app) openBroker(ctx context.Context, how access) (broker.Broker, error)
 // redis is how a server is used whose password an environment variable may hold:
 // the first of some that is set.
 func (a *app) redis(envs ...string) redisbroker.Config {
-	logging.Disable() // the client's own; what matters comes through Logger
 	cfg := redisbroker.Config{Logger: newLogger(a.errw, slog.LevelWarn)}
 	for _, env := range envs {
 		if os.Getenv(env) != "" {

@@ -77,7 +77,7 @@ func (a *app) gate(queue name, shut bool) error {
 			return err
 		}
 		if len(known) == 0 && shut {
-			a.note("queue %s has had no jobs yet: is that its name? spool stats lists the queues", queue)
+			a.note("queue %s has had no jobs yet, and is paused for those to come: is that its name? spool stats lists the queues", queue)
 		}
 		if a.json {
 			return a.object(map[string]any{"queue": queue, "paused": shut})

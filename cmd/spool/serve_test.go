@@ -105,6 +105,17 @@ func TestServeGuardsWhatOthersCanReach(t *testing.T) {
 	if _, err := httpbroker.Open(t.Context(), url, httpbroker.Config{}); err == nil || !strings.Contains(err.Error(), "Authorization") {
 		t.Errorf("opened without a credential: %v", err)
 	}
+	for _, secret := range []string{"", "wrong"} {
+		t.Setenv(passwordEnv, secret)
+		r := spoolWith("--broker", url, "stats")
+		if r.code != exitFailed || !strings.Contains(r.errout, "asks for a credential") || !strings.Contains(r.errout, passwordEnv) || strings.Contains(r.errout, "Authorization") {
+			t.Errorf("with the secret %q: %+v", secret, r)
+		}
+	}
+	t.Setenv(passwordEnv, made.Secret)
+	if r := spoolWith("--broker", url, "stats"); r.code != exitOK {
+		t.Errorf("with its secret: %+v", r)
+	}
 	b, err := httpbroker.Open(t.Context(), url, httpbroker.Config{Credential: made.Secret})
 	if err != nil {
 		t.Fatal(err)
@@ -150,6 +161,12 @@ func TestServeOnASocketAndWithTLS(t *testing.T) {
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
+	}
+	if r := spoolWith("--broker", "http+unix://"+socket, "stats"); r.code != exitOK || !strings.Contains(r.out, "store http+unix://"+socket+" is healthy") {
+		t.Errorf("%+v", r)
+	}
+	if r := spoolWith("--broker", "unix://"+socket, "stats"); r.code != exitUsage || !strings.Contains(r.errout, "http+unix://"+socket+" is spool serve") {
+		t.Errorf("%+v", r)
 	}
 	stopped(t, second)
 

@@ -15,6 +15,7 @@ import (
 type taker struct {
 	broker.Broker
 	change broker.Change // the last that it took
+	bytes  int           // of the jobs that it took
 }
 
 var errTaken = errors.New("taken")
@@ -32,7 +33,10 @@ func (t *taker) try(fn func(ctx context.Context, c *spool.Client) error) error {
 func (*taker) Caps() broker.Caps { return broker.Caps{} }
 
 // Enqueue implements broker.Broker.
-func (*taker) Enqueue(context.Context, broker.Call, string, []broker.NewJob) ([]broker.Enqueued, error) {
+func (t *taker) Enqueue(_ context.Context, _ broker.Call, _ string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
+	for i := range jobs {
+		t.bytes += jobs[i].Size()
+	}
 	return nil, errTaken
 }
 

@@ -23,7 +23,7 @@ type workCmd struct {
 	Task        []name `short:"t" placeholder:"NAME" help:"Jobs of these tasks; of any when none is given. May be repeated."`
 	Queue       []name `short:"q" placeholder:"NAME" help:"From these queues, in strict order; every queue when none is given. May be repeated."`
 	Concurrency int    `short:"c" default:"1" placeholder:"N" help:"Run so many at a time (${default})."`
-	Drain       bool   `help:"Stop when no job is ready and none runs."`
+	Drain       bool   `help:"Stop when no job is ready and none runs here; say what is left."`
 	RetryAfter  span   `default:"30s" placeholder:"DURATION" help:"When to try again after exit status 75 (${default})."`
 	Grace       span   `default:"5s" placeholder:"DURATION" help:"Between SIGTERM and SIGKILL, when a job must stop (${default})."`
 	Shutdown    span   `default:"25s" placeholder:"DURATION" help:"How long running jobs may go on after SIGTERM or Ctrl-C (${default})."`
@@ -90,7 +90,10 @@ func (c *workCmd) Run(a *app) (err error) {
 	if err := c.worker(client, a, r).Run(ctx); err != nil {
 		return err
 	}
-	return r.sum()
+	if err := r.sum(); err != nil || !c.Drain || c.Quiet || ctx.Err() != nil {
+		return err
+	}
+	return c.leftBehind(ctx, a, client)
 }
 
 // what says which jobs are worked.

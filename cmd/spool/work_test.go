@@ -200,3 +200,44 @@ func TestAClosedPipeEndsQuietly(t *testing.T) {
 		}
 	}
 }
+
+func TestADrainSaysWhatItLeaves(t *testing.T) {
+	s := newTool(t)
+	drain := func(flags ...string) string {
+		t.Helper()
+		r := s.run(append([]string{"work", "--drain", "--exec=exit 1"}, flags...)...)
+		if r.code != exitOK {
+			t.Errorf("%+v", r)
+		}
+		return r.errout
+	}
+	if says := drain(); strings.Contains(says, "left") {
+		t.Errorf("of an empty store it says\n%s", says)
+	}
+	s.enqueue("fails")
+	s.enqueue("later", "--delay=1h")
+	s.enqueue("other", "--queue=calm")
+	s.ok("pause", "calm")
+	held := s.enqueue("held", "--queue=held")
+	s.ok("claim", "--queue=held", "--ttl=1h")
+	says := drain()
+	for _, want := range []string{
+		"2 jobs are left scheduled, the next due in ", "queue calm is paused until spool resume calm: 1 job waits there", "1 job still runs elsewhere",
+	} {
+		if !strings.Contains(says, want) {
+			t.Errorf("%q is not in\n%s", want, says)
+		}
+	}
+	if says := drain("--task=later"); !strings.Contains(says, "1 job is left scheduled, the next due in 59m") && !strings.Contains(says, "1 job is left scheduled, the next due in 1h") || strings.Contains(says, "calm") {
+		t.Errorf("of one task it says\n%s", says)
+	}
+	if says := drain("--queue=held"); strings.Contains(says, "left scheduled") || !strings.Contains(says, "still runs") {
+		t.Errorf("of one queue it says\n%s", says)
+	}
+	if says := drain("--quiet"); says != "" {
+		t.Errorf("quiet says\n%s", says)
+	}
+	if j := s.show(held); j["state"] != "leased" {
+		t.Errorf("the claimed job is %v", j["state"])
+	}
+}

@@ -1,0 +1,38 @@
+package redisbroker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spoolq/spool/broker"
+)
+
+// mistaken adds to the error of a first question what the URL should have been,
+// where the answer shows that another kind of server stands there.
+func mistaken(to *target, err error) error {
+	said := err.Error()
+	switch {
+	case errors.Is(err, errNode):
+		return fmt.Errorf("%w: its URL begins with %s://", err, to.scheme("redis+cluster"))
+	case to.kind == cluster && strings.Contains(said, "cluster support disabled"):
+		return fmt.Errorf("%w: %w: it is no node of a cluster: its URL begins with %s://", broker.ErrInvalid, err, to.scheme("redis"))
+	case strings.Contains(said, "HTTP/1."):
+		if to.network == "unix" {
+			return fmt.Errorf("%w: it speaks HTTP: http+unix://%s is spool serve at that socket", broker.ErrInvalid, to.addrs[0])
+		}
+		return fmt.Errorf("%w: it speaks HTTP: http://%s is spool serve at that address", broker.ErrInvalid, to.addrs[0])
+	}
+	return err
+}
+
+// errNode says that a server asked for alone is one of several.
+var errNode = fmt.Errorf("%w: it is a node of a cluster", broker.ErrInvalid)
+
+// scheme is that of a URL, encrypted as this one is.
+func (t *target) scheme(plain string) string {
+	if t.tls {
+		return strings.Replace(plain, "redis", "rediss", 1)
+	}
+	return plain
+}
