@@ -106,7 +106,7 @@ func TestWorkGivesBackWhatDoesNotFinish(t *testing.T) {
 	s := newTool(t)
 	id := s.enqueue("slow")
 	up := filepath.Join(t.TempDir(), "up")
-	cmd := s.process("work", "--shutdown=4s", "--exec", `trap '' TERM; touch "`+up+`"; while :; do sleep 0.02; done`)
+	cmd := s.process("work", "--shutdown=8s", "--exec", `trap '' TERM; touch "`+up+`"; while :; do sleep 0.02; done`)
 	s.start(cmd)
 	await(t, "the command", func() bool { _, err := os.Stat(up); return err == nil })
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
