@@ -51,6 +51,10 @@ func (j *NewJob) MakeID() {
 	j.ID = j.made
 }
 
+// RenewID gives a job that has a new id (see HasNewID) another one, which no job had
+// before either.
+func (j *NewJob) RenewID(id ID) { j.ID, j.made = id, id }
+
 // HasNewID reports whether the job's id is known to be new: MakeID made it, or
 // the broker is to make it.
 func (j *NewJob) HasNewID() bool { return j.ID.IsZero() || j.ID == j.made }

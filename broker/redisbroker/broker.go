@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -24,10 +25,14 @@ type Broker struct {
 	once   sync.Once
 	closed chan struct{}
 
+	spread table         // what is known of queues that are spread
+	turns  atomic.Uint64 // claims without a call id, of which each begins at the next part
+
 	mu      sync.Mutex
 	known   map[string]time.Time     // when queues were last made sure to be there
 	listed  list                     // all queues, as they were read last
 	held    map[broker.Ref]heldLease // not Remote, and not settled here
+	alikeAt time.Time                // when upkeep compared the settings of parts
 	swept   int                      // leases held after the last sweep
 	workers map[string]registered    // registered here, by id
 }
@@ -90,6 +95,7 @@ const (
 	statusConflict
 	statusNewer
 	statusAway
+	statusSpread
 )
 
 // call runs one call and reads the status of its answer.
@@ -106,7 +112,12 @@ func (b *Broker) call(ctx context.Context, s *script, queue string, p packer) (*
 	case statusOK:
 		return u, u.err
 	case statusNoQueue:
+		if isPart(queue) {
+			return nil, b.absent(ctx, queue)
+		}
 		return nil, errNoQueue
+	case statusSpread:
+		return nil, b.elsewhere(queue, int(u.u8()))
 	case statusInvalid:
 		return nil, fmt.Errorf("%w: %s", broker.ErrInvalid, u.text())
 	case statusFull:
@@ -147,6 +158,16 @@ func (b *Broker) Enqueue(ctx context.Context, c broker.Call, queue string, jobs 
 	if err := b.alive(ctx); err != nil {
 		return nil, err
 	}
+	for try := 0; ; try++ {
+		answers, err := b.enqueueIn(ctx, c, b.spread.now()[queue], queue, jobs)
+		if !moved(err) || try == mostMoves {
+			return answers, err
+		}
+	}
+}
+
+// enqueue adds jobs to one queue, or part.
+func (b *Broker) enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
 	p := newPacker(c.ID).jobs(jobs)
 	u, err := b.change(ctx, b.s.enqueue, queue, p)
 	if err != nil {
