@@ -16,8 +16,11 @@ import (
 // enqueueIn adds jobs to a queue, or to its parts. What goes to one part is one
 // commit, in the order of their first jobs.
 func (b *Broker) enqueueIn(ctx context.Context, c broker.Call, parts []string, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
-	if parts == nil || len(jobs) == 0 {
+	if parts == nil {
 		return b.enqueue(ctx, c, queue, jobs)
+	}
+	if len(jobs) == 0 {
+		return b.enqueue(ctx, c, parts[0], jobs)
 	}
 	p, err := placeJobs(c, queue, len(parts), jobs)
 	if err != nil {
@@ -102,44 +105,60 @@ func (b *Broker) listParts(ctx context.Context, parts []string, f broker.Filter,
 	return page, nil
 }
 
-// applyParts is Apply for one part: the cursor says which. Where jobs are named,
-// those that have none of them are left out.
+// applyParts is Apply for the first part, from the cursor on, in which there is
+// something to do. Where jobs are named, those that have none of them are left out.
 func (b *Broker) applyParts(ctx context.Context, c broker.Call, parts []string, cmd broker.Command) (step broker.Step, err error) {
+	if cmd.Kind == broker.PauseQueue || cmd.Kind == broker.ResumeQueue {
+		return b.stopParts(ctx, c, parts, cmd)
+	}
 	if _, _, err := parseCursor(cmd.Cursor); err != nil && !strings.Contains(cmd.Cursor, "*") {
 		return step, err
 	}
-	i, at, err := cutCursor(cmd.Cursor, len(parts))
+	n := len(parts)
+	i, at, err := cutCursor(cmd.Cursor, n)
 	if err != nil {
 		return step, err
 	}
 	ids := cmd.Filter.IDs
 	has := func(i int) bool {
-		return len(ids) == 0 || slices.ContainsFunc(ids, func(id broker.ID) bool { return partOfID(id, len(parts)) == i })
+		return len(ids) == 0 || slices.ContainsFunc(ids, func(id broker.ID) bool { return partOfID(id, n) == i })
 	}
-	for i < len(parts) && !has(i) {
-		i, at = i+1, ""
-	}
-	if i == len(parts) {
-		return step, nil
-	}
-	cmd.Filter.Queue, cmd.Cursor = parts[i], at
-	if len(ids) > 0 {
-		cmd.Filter.IDs = slices.DeleteFunc(slices.Clone(ids), func(id broker.ID) bool { return partOfID(id, len(parts)) != i })
-	}
-	if step, err = b.apply(ctx, c, cmd); err != nil {
-		return step, err
-	}
-	if step.Cursor != "" {
-		step.Cursor = partCursor(len(parts), i, step.Cursor)
-		return step, nil
-	}
-	for i++; i < len(parts); i++ {
-		if has(i) {
-			step.Cursor = partCursor(len(parts), i, "")
-			break
+	for ; i < n; i, at = i+1, "" {
+		if !has(i) {
+			continue
+		}
+		if step.Changed > 0 {
+			step.Cursor = partCursor(n, i, "")
+			return step, nil
+		}
+		cmd.Filter.Queue, cmd.Cursor = parts[i], at
+		if len(ids) > 0 {
+			cmd.Filter.IDs = slices.DeleteFunc(slices.Clone(ids), func(id broker.ID) bool { return partOfID(id, n) != i })
+		}
+		if step, err = b.apply(ctx, c, cmd); err != nil {
+			return broker.Step{}, err
+		}
+		if step.Cursor != "" {
+			step.Cursor = partCursor(n, i, step.Cursor)
+			return step, nil
 		}
 	}
 	return step, nil
+}
+
+// stopParts pauses or resumes all parts.
+func (b *Broker) stopParts(ctx context.Context, c broker.Call, parts []string, cmd broker.Command) (all broker.Step, err error) {
+	for i, part := range parts {
+		cmd.Filter.Queue = part
+		step, err := b.apply(ctx, c, cmd)
+		if err != nil && i > 0 && !moved(err) {
+			return all, fmt.Errorf("%w: it took place in %d of %d parts of the queue, then: %w", broker.ErrUnknown, i, len(parts), err)
+		} else if err != nil {
+			return all, err
+		}
+		all.Changed = max(all.Changed, step.Changed)
+	}
+	return all, nil
 }
 
 // countAll counts a queue, or its parts together: what is of the whole queue is the

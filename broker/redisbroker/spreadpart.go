@@ -2,7 +2,6 @@ package redisbroker
 
 import (
 	"fmt"
-	"hash/fnv"
 	"strconv"
 	"strings"
 
@@ -113,39 +112,41 @@ func tagOf(name string) (tag, letter string) {
 // validPlace says whether something is the name of a queue, or of a part.
 func validPlace(name string) bool { return broker.ValidName(queueOf(name)) == nil }
 
-// hashed is the same for every process, and for ever: it decides where a job is.
-func hashed(text ...string) uint64 {
-	h := fnv.New64a()
-	for _, s := range text {
-		_, _ = h.Write([]byte(s)) // never fails
-		_, _ = h.Write([]byte{0})
+// hashed decides where a job is. It is the same for every process, and for ever; but
+// tests that put all in one part.
+var hashed = func(text []byte) uint64 {
+	x := uint64(14695981039346656037) // FNV-1a, and then every bit counts in remainders
+	for _, b := range text {
+		x = (x ^ uint64(b)) * 1099511628211
 	}
-	return mixed(h.Sum64())
-}
-
-// mixed lets every bit of a sum count in its remainders.
-func mixed(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	return x
+	return x ^ x>>33
 }
 
 // partOfID is the number of the part in which a job is.
-func partOfID(id broker.ID, n int) int {
-	x := uint64(14695981039346656037)
-	for _, b := range id {
-		x = (x ^ uint64(b)) * 1099511628211
+func partOfID(id broker.ID, n int) int { return int(hashed(id[:]) % uint64(n)) }
+
+// partOfName is the number of the part that keeps a key of a task, or an ordered
+// group.
+func partOfName(n int, kind string, names ...string) int {
+	text := []byte(kind)
+	for _, s := range names {
+		text = append(append(text, 0), s...)
 	}
-	return int(mixed(x) % uint64(n))
+	return int(hashed(text) % uint64(n))
 }
 
 // fitID changes an id so that its job is in a part: the same id always in the same
 // way, so that a repeated call means the same jobs.
 func fitID(id broker.ID, n, part int) broker.ID {
-	for k := 0; partOfID(id, n) != part; k++ {
-		id[15] += 1
-		id[14] ^= byte(k)
+	for range 1 << 16 {
+		if partOfID(id, n) == part {
+			return id
+		}
+		if id[15]++; id[15] == 0 {
+			id[14]++
+		}
 	}
-	return id
+	panic("redisbroker: no id is in part " + strconv.Itoa(part)) // each is with a chance of 1 in n
 }

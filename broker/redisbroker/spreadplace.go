@@ -19,9 +19,9 @@ func wanted(queue string, j *broker.NewJob, n int) (int, error) {
 	case j.Key != "" && j.Ordered:
 		return 0, fmt.Errorf("%w: queue %s is spread over %d parts, and a job there has a key or is ordered, not both: each is kept in a part of its own", broker.ErrInvalid, queue, n)
 	case j.Key != "":
-		return int(hashed("key", j.Task, j.Key) % uint64(n)), nil
+		return partOfName(n, "key", j.Task, j.Key), nil
 	case j.Ordered:
-		return int(hashed("group", orderedBy(j)) % uint64(n)), nil
+		return partOfName(n, "group", orderedBy(j)), nil
 	}
 	return -1, nil
 }
