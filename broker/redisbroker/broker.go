@@ -134,20 +134,16 @@ func (b *Broker) call(ctx context.Context, s *script, queue string, p packer) (*
 
 // change is call for a queue that is made when it is not there.
 func (b *Broker) change(ctx context.Context, s *script, queue string, p packer) (*unpacker, error) {
-	if err := b.ensure(ctx, queue); err != nil {
-		return nil, err
+	for try := 0; ; try++ {
+		if err := b.ensure(ctx, queue); err != nil && !nowhere(err) {
+			return nil, err
+		}
+		u, err := b.call(ctx, s, queue, p) // where the queue was, repeats of its calls are known
+		if !errors.Is(err, errNoQueue) || try > 0 && !isPart(queue) || try == mostMoves {
+			return u, err
+		}
+		b.forget(queue) // somebody has flushed the database, or is closing the part
 	}
-	u, err := b.call(ctx, s, queue, p)
-	if !errors.Is(err, errNoQueue) {
-		return u, err
-	}
-	b.mu.Lock() // somebody has flushed the database
-	delete(b.known, queue)
-	b.mu.Unlock()
-	if err := b.ensure(ctx, queue); err != nil {
-		return nil, err
-	}
-	return b.call(ctx, s, queue, p)
 }
 
 // Enqueue implements broker.Broker.

@@ -259,7 +259,7 @@ func spreadSetting(queue string, t *broker.Setting) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: queue %s cannot be spread and have this: %s", broker.ErrUnsupported, queue, what)
+	return fmt.Errorf("%w: queue %s cannot be spread and have this: %s", broker.ErrInvalid, queue, what)
 }
 
 // copySettings gives all parts of a queue the settings of part 0, but for its

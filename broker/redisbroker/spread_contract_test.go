@@ -26,6 +26,8 @@ type spreader struct {
 	parts int
 	mu    sync.Mutex
 	done  map[string]bool
+	ids   map[broker.ID]uint64
+	usual func(text []byte) uint64
 }
 
 func (s *spreader) spread(queues ...string) {
@@ -42,8 +44,52 @@ func (s *spreader) spread(queues ...string) {
 	}
 }
 
+// chosen puts the ids that the suite chose, as a library makes them to fit, in the
+// parts of the keys, ordered groups and batches of their jobs.
+func (s *spreader) chosen(jobs []broker.NewJob, tick bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	together := -1 // where a batch is
+	for i := range jobs {
+		if part, err := wanted("", &jobs[i], s.parts); err == nil && part >= 0 && jobs[i].Ordered {
+			together = part
+		}
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		part, err := wanted("", j, s.parts)
+		switch {
+		case tick:
+			part = 0
+		case err != nil || j.ID.IsZero():
+			continue
+		case j.BatchSize > 0 || !j.Batch.IsZero():
+			part = max(together, 0)
+		case part < 0:
+			continue
+		}
+		if _, is := s.ids[j.ID]; !is {
+			s.ids[j.ID] = uint64(part)
+		}
+	}
+}
+
+// hash is hashed, but for those ids.
+func (s *spreader) hash(text []byte) uint64 {
+	if len(text) == 16 {
+		s.mu.Lock()
+		part, is := s.ids[broker.ID(text)]
+		s.mu.Unlock()
+		if is {
+			return part
+		}
+	}
+	return s.usual(text)
+}
+
 func (s *spreading) Enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
 	s.by.spread(queue)
+	s.by.chosen(jobs, false)
 	return s.Broker.Enqueue(ctx, c, queue, jobs)
 }
 
@@ -56,6 +102,7 @@ func (s *spreading) Settle(ctx context.Context, c broker.Call, list []broker.Set
 	for i := range list {
 		for k := range list[i].FollowUps {
 			s.by.spread(list[i].FollowUps[k].Queue)
+			s.by.chosen([]broker.NewJob{list[i].FollowUps[k].Job}, false)
 		}
 	}
 	return s.Broker.Settle(ctx, c, list)
@@ -73,14 +120,19 @@ func (s *spreading) Configure(ctx context.Context, c broker.Call, queue string, 
 
 func (s *spreading) Tick(ctx context.Context, c broker.Call, t broker.Tick) (bool, time.Time, error) {
 	s.by.spread(t.Queue)
+	s.by.chosen(t.Jobs, true)
 	return s.Broker.Tick(ctx, c, t)
 }
 
 // spreadStore is an empty store on which every queue is spread over three parts.
 func spreadStore(t testing.TB, url string) brokertest.Harness {
 	clock, namespace := brokertest.NewManualClock(wall), newNamespace()
-	by := &spreader{t: t, b: open(t, url, namespace, clock), parts: 3, done: map[string]bool{}}
-	t.Cleanup(func() { _ = by.b.Close() })
+	by := &spreader{t: t, b: open(t, url, namespace, clock), parts: 3, done: map[string]bool{}, ids: map[broker.ID]uint64{}, usual: hashed}
+	hashed = by.hash
+	t.Cleanup(func() {
+		hashed = by.usual
+		_ = by.b.Close()
+	})
 	return brokertest.Harness{
 		Open:   func() broker.Broker { return &spreading{open(t, url, namespace, clock), by} },
 		Reopen: true, Clock: clock, Advance: clock.Advance, StepWall: clock.StepWall, Frozen: true,

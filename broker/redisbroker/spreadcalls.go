@@ -253,7 +253,7 @@ func (b *Broker) tickFirst(ctx context.Context, c broker.Call, parts []string, t
 	for i := range t.Jobs {
 		part, err := fitFollowUp(t.Queue, &t.Jobs[i], len(parts), 0)
 		if err == nil && part != 0 {
-			err = fmt.Errorf("%w: queue %s is spread: a schedule's jobs have no key, order or id that binds them to another part than the schedule's", broker.ErrUnsupported, t.Queue)
+			err = fmt.Errorf("%w: queue %s is spread: a schedule's jobs have no key, order or id that binds them to another part than the schedule's", broker.ErrInvalid, t.Queue)
 		}
 		if err != nil {
 			return false, time.Time{}, err
