@@ -100,6 +100,9 @@ const (
 
 // call runs one call and reads the status of its answer.
 func (b *Broker) call(ctx context.Context, s *script, queue string, p packer) (*unpacker, error) {
+	if isPart(queue) {
+		p = p.ofPart()
+	}
 	answers, err := b.t.run(ctx, s, queue, [][]byte{p})
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package redisbroker
 
 import (
 	"context"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -27,6 +28,8 @@ type spreader struct {
 	mu    sync.Mutex
 	done  map[string]bool
 	ids   map[broker.ID]uint64
+	part  int // where every job is; next: each in the next one
+	last  uint64
 	usual func(text []byte) uint64
 }
 
@@ -74,17 +77,23 @@ func (s *spreader) chosen(jobs []broker.NewJob, tick bool) {
 	}
 }
 
-// hash is hashed, but for those ids.
+// hash is hashed, but for those ids; of others each is in the next part, so that each
+// run of a case is the same.
 func (s *spreader) hash(text []byte) uint64 {
-	if len(text) == 16 {
-		s.mu.Lock()
-		part, is := s.ids[broker.ID(text)]
-		s.mu.Unlock()
-		if is {
-			return part
-		}
+	if s.part != next {
+		return uint64(s.part)
+	} else if len(text) != 16 {
+		return s.usual(text)
 	}
-	return s.usual(text)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	part, is := s.ids[broker.ID(text)]
+	if !is {
+		s.last++
+		part = s.last
+		s.ids[broker.ID(text)] = part
+	}
+	return part
 }
 
 func (s *spreading) Enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
@@ -124,10 +133,12 @@ func (s *spreading) Tick(ctx context.Context, c broker.Call, t broker.Tick) (boo
 	return s.Broker.Tick(ctx, c, t)
 }
 
+const next = -1
+
 // spreadStore is an empty store on which every queue is spread over three parts.
-func spreadStore(t testing.TB, url string) brokertest.Harness {
+func spreadStore(t testing.TB, url string, part int) brokertest.Harness {
 	clock, namespace := brokertest.NewManualClock(wall), newNamespace()
-	by := &spreader{t: t, b: open(t, url, namespace, clock), parts: 3, done: map[string]bool{}, ids: map[broker.ID]uint64{}, usual: hashed}
+	by := &spreader{t: t, b: open(t, url, namespace, clock), parts: 3, part: part, done: map[string]bool{}, ids: map[broker.ID]uint64{}, usual: hashed}
 	hashed = by.hash
 	t.Cleanup(func() {
 		hashed = by.usual
@@ -142,13 +153,6 @@ func spreadStore(t testing.TB, url string) brokertest.Harness {
 			proved(t, namespace, b)
 		},
 	}
-}
-
-// inOnePart puts every job of a spread queue in one part.
-func inOnePart(t *testing.T, part uint64) {
-	was := hashed
-	hashed = func([]byte) uint64 { return part }
-	t.Cleanup(func() { hashed = was })
 }
 
 // unfit are the cases that a queue which is spread cannot pass, by why: limits and
@@ -174,35 +178,97 @@ var unfit = map[string][]string{
 	"key repeats": {"a repeat that replaces changes payload, headers and timeout, and nothing else"},
 }
 
-func isUnfit(c brokertest.Case) bool {
-	names, is := unfit[c.Topic]
+// apart are the cases that a queue passes within one part alone: they are about the
+// order of jobs that are in several (of claims, lists, or a walk through a list, a part
+// of which each step of a command takes), the turns of tenants, and ageing.
+var apart = map[string][]string{
+	"order": nil, "due": nil, "fairness": nil, "ageing": nil, // all of these topics
+	"batches": {
+		"a completion job keeps its priority and tenant, and runs as any job",
+		"the order of a batch in its call does not matter, nor what else is in it",
+	},
+	"call ids": {
+		"a repeated claim returns the leases of the first that are still valid, and takes no others",
+		"a repeated step of a command answers what the first did and changes nothing",
+	},
+	"claim": {
+		"a claim leaves alone the tasks that it does not name",
+	},
+	"commands": {
+		"a batch that one step completes is reached by a later step, and not by the same",
+		"a step with a limit changes no more than that",
+	},
+	"explain": {
+		"a job behind others says behind how many",
+		"a job whose tenant has to wait for its turn is behind another",
+		"what no worker takes is not in front of a job",
+	},
+	"follow-ups": {
+		"follow-ups of one call keep their order",
+	},
+	"key repeats": {
+		"a repeat that debounces without a delay goes behind all",
+		"a repeat that replaces keeps place and due time",
+	},
+	"list": {
+		"a list and a command go on at another client, which leaves out nothing",
+		"a list shows what its filter chooses",
+		"every state is listed in the order in which it was entered",
+		"jobs that come between two pages stand behind",
+		"jobs that leave between two pages do not hide others",
+		"pages follow each other without a gap or a double",
+		"what waits for its time is listed as it was enqueued, and as ready when due",
+	},
+	"ordered groups": {
+		"a holder that is ready again goes before the others of its lane, and takes their place",
+		"the jobs of an ordered group run one at a time, in their order",
+		"without a group, the tenant is the ordered group",
+	},
+	"retention": {
+		"a job that is not started in time is cancelled and says so",
+	},
+	// These have a job whose id was chosen in one part, and what binds it in another.
+	"keys":      {"a known id is recognised before a held key"},
+	"schedules": {"a job of a tick that is there already is not added again"},
+}
+
+// in reports whether a list of cases has one.
+func in(list map[string][]string, c brokertest.Case) bool {
+	names, is := list[c.Topic]
 	return is && (names == nil || slices.Contains(names, c.Name))
+}
+
+// some leaves most of the cases to SPOOL_PROOF, since they are many.
+func some(c brokertest.Case) bool {
+	return os.Getenv("SPOOL_PROOF") != "" || slotOf(c.Topic+c.Name)%6 == 0
 }
 
 // Within one part all else of the contract holds, and nobody sees that it is one.
 func TestWithinOnePartASpreadQueueKeepsTheContract(t *testing.T) {
+	slow(t)
 	s := redistest.Start(t, redistest.Options{})
 	for _, c := range brokertest.Cases() {
-		if isUnfit(c) {
+		if in(unfit, c) || !some(c) {
 			continue
 		}
 		t.Run(c.Topic+"/"+c.Name, func(t *testing.T) {
-			part := uint64(1)
+			part := 1
 			if slices.Contains([]string{"schedules", "batches", "call ids", "settings"}, c.Topic) {
 				part = 0 // where schedules tick
 			}
-			inOnePart(t, part)
-			c.Run(t, spreadStore(t, s.URL()))
+			c.Run(t, spreadStore(t, s.URL(), part))
 		})
 	}
 }
 
+// Each job is in the next part, on a cluster of three nodes.
 func TestASpreadQueueKeepsWhatNeedsNoOrderOverItsParts(t *testing.T) {
+	slow(t)
 	c := redistest.StartCluster(t, redistest.Options{})
 	for _, k := range brokertest.Cases() {
-		if isUnfit(k) {
+		if in(unfit, k) || in(apart, k) || !some(k) {
 			continue
 		}
-		t.Run(k.Topic+"/"+k.Name, func(t *testing.T) { k.Run(t, spreadStore(t, c.URL())) })
+		t.Run(k.Topic+"/"+k.Name, func(t *testing.T) { k.Run(t, spreadStore(t, c.URL(), next)) })
 	}
 }

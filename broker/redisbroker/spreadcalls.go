@@ -14,7 +14,7 @@ import (
 )
 
 // enqueueIn adds jobs to a queue, or to its parts. What goes to one part is one
-// commit, in the order of their first jobs.
+// commit; batches, which may be refused, come first.
 func (b *Broker) enqueueIn(ctx context.Context, c broker.Call, parts []string, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
 	if parts == nil {
 		return b.enqueue(ctx, c, queue, jobs)
@@ -27,12 +27,8 @@ func (b *Broker) enqueueIn(ctx context.Context, c broker.Call, parts []string, q
 		return nil, err
 	}
 	answers := make([]broker.Enqueued, len(jobs))
-	added, gone := 0, make([]bool, len(parts))
-	for _, part := range p.at {
-		if gone[part] {
-			continue
-		}
-		gone[part] = true
+	added := 0
+	for _, part := range p.order() {
 		var of []int
 		var some []broker.NewJob
 		for i := range p.jobs {
@@ -52,6 +48,17 @@ func (b *Broker) enqueueIn(ctx context.Context, c broker.Call, parts []string, q
 		added += len(of)
 	}
 	return answers, nil
+}
+
+// ofPart is a call to a part. Its id is another than that of the same call to the
+// queue: part 0 remembers calls where the queue did before it was spread, and an
+// answer says nothing of jobs whose ids were made to fit.
+func (p packer) ofPart() packer {
+	p = slices.Clone(p)
+	if broker.ID(p[:16]) != (broker.ID{}) {
+		p[15] ^= 1
+	}
+	return p
 }
 
 // A cursor of a queue that is spread names the number of its parts, the part, and

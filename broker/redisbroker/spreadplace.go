@@ -103,6 +103,20 @@ func placeJobs(c broker.Call, queue string, n int, jobs []broker.NewJob) (*placi
 	return p, nil
 }
 
+// order lists the parts that have jobs: first those with batches, of which a job may
+// be there already, so that one that is refused has added nothing.
+func (p *placing) order() (parts []int) {
+	for _, batches := range []bool{true, false} {
+		for i, part := range p.at {
+			is := p.jobs[i].BatchSize > 0 || !p.jobs[i].Batch.IsZero()
+			if (is || !batches) && !slices.Contains(parts, part) {
+				parts = append(parts, part)
+			}
+		}
+	}
+	return parts
+}
+
 // name gives ids to jobs that have none: a repeat of the call gives the same.
 func (p *placing) name(c broker.Call) {
 	for i := range p.jobs {
