@@ -76,6 +76,7 @@ end
 local function close(arg, n, g, zero)
 	if zero then
 		local parts, is = mark()
+		if parts == 0 and tonumber(call('GET', P .. 'g!') or 0) == g then return say(DONE_SO, 0, g) end -- a repeat
 		if parts ~= n or is ~= g then return say(OTHER, parts, is) end
 	end
 	if call('EXISTS', KEYS[1]) == 1 then
