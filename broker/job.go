@@ -45,11 +45,16 @@ type NewJob struct {
 
 // MakeID gives the job an id that no job had before. A broker need not look
 // whether a job of that id is there, for as long as nobody changes ID: see
-// HasNewID.
+// HasNewID. It may also give the job another new id, the same one when
+// the call is repeated: Enqueued has the one that holds.
 func (j *NewJob) MakeID() {
 	j.made = NewID()
 	j.ID = j.made
 }
+
+// RenewID gives a job that has a new id (see HasNewID) another one, which no job had
+// before either.
+func (j *NewJob) RenewID(id ID) { j.ID, j.made = id, id }
 
 // HasNewID reports whether the job's id is known to be new: MakeID made it, or
 // the broker is to make it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -25,10 +26,14 @@ type Broker struct {
 	once   sync.Once
 	closed chan struct{}
 
+	spread table         // what is known of queues that are spread
+	turns  atomic.Uint64 // claims without a call id, of which each begins at the next part
+
 	mu      sync.Mutex
 	known   map[string]time.Time     // when queues were last made sure to be there
 	listed  list                     // all queues, as they were read last
 	held    map[broker.Ref]heldLease // not Remote, and not settled here
+	alikeAt time.Time                // when upkeep compared the settings of parts
 	swept   int                      // leases held after the last sweep
 	workers map[string]registered    // registered here, by id
 }
@@ -91,10 +96,14 @@ const (
 	statusConflict
 	statusNewer
 	statusAway
+	statusSpread
 )
 
 // call runs one call and reads the status of its answer.
 func (b *Broker) call(ctx context.Context, s *script, queue string, p packer) (*unpacker, error) {
+	if isPart(queue) {
+		p = p.ofPart()
+	}
 	answers, err := b.t.run(ctx, s, queue, [][]byte{p})
 	if err != nil {
 		return nil, err
@@ -107,7 +116,12 @@ func (b *Broker) call(ctx context.Context, s *script, queue string, p packer) (*
 	case statusOK:
 		return u, u.err
 	case statusNoQueue:
+		if isPart(queue) {
+			return nil, b.absent(ctx, queue)
+		}
 		return nil, errNoQueue
+	case statusSpread:
+		return nil, b.elsewhere(queue, int(u.u8()))
 	case statusInvalid:
 		return nil, fmt.Errorf("%w: %s", broker.ErrInvalid, u.text())
 	case statusFull:
@@ -124,20 +138,16 @@ func (b *Broker) call(ctx context.Context, s *script, queue string, p packer) (*
 
 // change is call for a queue that is made when it is not there.
 func (b *Broker) change(ctx context.Context, s *script, queue string, p packer) (*unpacker, error) {
-	if err := b.ensure(ctx, queue); err != nil {
-		return nil, err
+	for try := 0; ; try++ {
+		if err := b.ensure(ctx, queue); err != nil && !nowhere(err) {
+			return nil, err
+		}
+		u, err := b.call(ctx, s, queue, p) // where the queue was, repeats of its calls are known
+		if !errors.Is(err, errNoQueue) || try > 0 && !isPart(queue) || try == mostMoves {
+			return u, err
+		}
+		b.forget(queue) // somebody has flushed the database, or is closing the part
 	}
-	u, err := b.call(ctx, s, queue, p)
-	if !errors.Is(err, errNoQueue) {
-		return u, err
-	}
-	b.mu.Lock() // somebody has flushed the database
-	delete(b.known, queue)
-	b.mu.Unlock()
-	if err := b.ensure(ctx, queue); err != nil {
-		return nil, err
-	}
-	return b.call(ctx, s, queue, p)
 }
 
 // Enqueue implements broker.Broker.
@@ -148,6 +158,16 @@ func (b *Broker) Enqueue(ctx context.Context, c broker.Call, queue string, jobs 
 	if err := b.alive(ctx); err != nil {
 		return nil, err
 	}
+	for try := 0; ; try++ {
+		answers, err := b.enqueueIn(ctx, c, b.spread.now()[queue], queue, jobs)
+		if !moved(err) || try == mostMoves {
+			return answers, err
+		}
+	}
+}
+
+// enqueue adds jobs to one queue, or part.
+func (b *Broker) enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob) ([]broker.Enqueued, error) {
 	p := newPacker(c.ID).jobs(jobs)
 	u, err := b.change(ctx, b.s.enqueue, queue, p)
 	if err != nil {

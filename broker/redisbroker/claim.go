@@ -39,10 +39,13 @@ func (b *Broker) Claim(ctx context.Context, c broker.Call, r broker.ClaimRequest
 	deadline := time.Now().Add(r.Wait)
 	look := claimLook{b: b, call: c, r: &r}
 	got, err := look.once(ctx)
-	if err != nil || len(got.Leases) > 0 || r.Wait == 0 {
-		return got, err
+	if err == nil && len(got.Leases) == 0 && r.Wait > 0 {
+		got, err = look.wait(ctx, deadline)
 	}
-	return look.wait(ctx, deadline)
+	for i := range got.Leases {
+		got.Leases[i].Job.Queue = queueOf(got.Leases[i].Job.Queue)
+	}
+	return got, err
 }
 
 // claimLook is a claim under way.
@@ -51,6 +54,7 @@ type claimLook struct {
 	call   broker.Call
 	r      *broker.ClaimRequest
 	looks  int
+	moves  int     // how often a queue was found to be in other parts
 	waiter *waiter // nil before it waits
 }
 
@@ -69,7 +73,8 @@ func (l *claimLook) wait(ctx context.Context, deadline time.Time) (broker.Claime
 		if err != nil {
 			return broker.Claimed{}, err
 		}
-		if err := b.hub.listen(ctx, l.waiter, queues, l.r.Queues == nil); err != nil {
+		places := l.places(queues)
+		if err := b.hub.listen(ctx, l.waiter, places, l.r.Queues == nil); err != nil {
 			return broker.Claimed{}, err
 		}
 		l.waiter.hush()
@@ -78,8 +83,8 @@ func (l *claimLook) wait(ctx context.Context, deadline time.Time) (broker.Claime
 		l.looks++
 		left := time.Until(deadline)
 		if err != nil || len(got.Leases) > 0 || left <= 0 {
-			if err == nil && (len(got.Leases) == 0 || len(queues) > 1) {
-				b.hub.withdraw(l.waiter, queues)
+			if err == nil && (len(got.Leases) == 0 || len(places) > 1) {
+				b.hub.withdraw(l.waiter, places)
 			}
 			return got, err
 		}
@@ -91,7 +96,7 @@ func (l *claimLook) wait(ctx context.Context, deadline time.Time) (broker.Claime
 			next = min(next, got.NextDue)
 		}
 		if err := l.waiter.wait(ctx, b, next); err != nil {
-			b.hub.withdraw(l.waiter, queues)
+			b.hub.withdraw(l.waiter, places)
 			return broker.Claimed{}, err
 		}
 	}
@@ -154,8 +159,10 @@ func hurryFor(ttl time.Duration) time.Duration {
 // from claims from queues in their order, and adds what it takes to got.
 func (l *claimLook) from(ctx context.Context, queues []string, got *broker.Claimed) error {
 	before := len(got.Leases)
-	for _, q := range queues {
-		if broker.ValidName(q) != nil {
+	places := l.places(queues)
+	for k := 0; k < len(places); k++ {
+		q := places[k]
+		if !validPlace(q) {
 			continue // there is no such queue
 		}
 		most := min(l.r.Max, maxBatch) - len(got.Leases)
@@ -163,8 +170,18 @@ func (l *claimLook) from(ctx context.Context, queues []string, got *broker.Claim
 			got.More = true
 			break
 		}
-		one, err := l.queue(ctx, q, most, l.r.Queues == nil || len(queues) > 1)
+		one, err := l.queue(ctx, q, most, l.r.Queues == nil || len(places) > 1)
 		if errors.Is(err, errNoQueue) {
+			continue
+		} else if moved(err) {
+			if l.moves++; l.moves > mostMoves {
+				return err
+			}
+			for _, p := range l.places([]string{queueOf(q)}) {
+				if !slices.Contains(places, p) {
+					places = append(places, p)
+				}
+			}
 			continue
 		} else if err != nil && len(got.Leases) > 0 {
 			got.More = true

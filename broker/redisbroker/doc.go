@@ -27,6 +27,26 @@
 // kept to the microsecond. A batch has at most 255 members, since it is enqueued in
 // one call.
 //
+// # A queue that is spread
+//
+// All of a queue has one slot of a cluster, and so one node. Broker.SetSpread makes of a
+// queue without jobs one of several parts, which are queues with slots of their own.
+// Clients find that by themselves, whatever they knew before. What that costs:
+//
+// Order, priorities, ageing and the turns of tenants hold within a part alone: a claim
+// takes what one part has, from one after the other, and begins anywhere. Lists and
+// commands walk through one part after the other. Limits and capacities need one
+// place, and are refused; so are moves, and schedules whose jobs have a key or are ordered.
+//
+// A job is in the part that its id says. Its key, its ordered group or its batch binds
+// it to a part, and ids that the library made (broker.NewJob.HasNewID) are changed to fit:
+// Enqueued has the one that holds. ErrInvalid refuses an id that was chosen and does not
+// fit, a job that has a key and is ordered, and a batch of several ordered groups. A
+// call whose jobs are bound to several parts is one commit for each of these, and
+// ErrUnknown when it fails after the first; else it is all or none, as ever.
+//
+// Broker.ClearSpread gathers a queue without jobs again.
+//
 // # The names of keys (format 2; 3 while the queue rests for a move)
 //
 // A queue's keys begin with NAMESPACE:{QUEUE}: so that they share a slot. The
@@ -62,7 +82,11 @@
 //	K!, B!         hash, zset  keys of jobs that have left; ends of batches' members that wait for the completion job
 //	E              hash    how far the proof of the indexes is
 //
-// and in the registry q (set: names of queues), g (hash: workers), w (string: until
+// A queue that is spread has a mark of format 4 in c, and its configuration, as each of
+// its parts, in 2 to 9, or : to @ for 10 to 16 parts; g! is the last spreading for which a part
+// was closed (lua/spread.lua). The tag of a part but the first is QUEUE*PARTS*NUMBER*SALT.
+//
+// and in the registry q (set: names of queues and parts), g (hash: workers), w (string: until
 // when somebody watches).
 //
 // Two clocks: the wall clock is the server's; the steady clock goes on from its last

@@ -30,11 +30,23 @@ func (b *Broker) Explain(ctx context.Context, r broker.Ref) (x broker.Explanatio
 	if err := b.alive(ctx); err != nil {
 		return x, err
 	}
+	for try := 0; ; try++ {
+		x, err := b.explain(ctx, b.spread.now().place(r))
+		if !moved(err) || try == mostMoves {
+			return x, err
+		}
+	}
+}
+
+// explain is Explain where the job is.
+func (b *Broker) explain(ctx context.Context, r broker.Ref) (x broker.Explanation, err error) {
 	notFound := fmt.Errorf("explain %s: %w", r.ID, broker.ErrNotFound)
-	if broker.ValidName(r.Queue) != nil {
+	if !validPlace(r.Queue) {
 		return x, notFound
 	}
-	u, err := b.call(ctx, b.s.explain, r.Queue, newPacker(broker.ID{}).id(r.ID))
+	place := r.Queue
+	r.Queue = queueOf(place)
+	u, err := b.call(ctx, b.s.explain, place, newPacker(broker.ID{}).id(r.ID))
 	if errors.Is(err, errNoQueue) {
 		return x, notFound
 	} else if err != nil {

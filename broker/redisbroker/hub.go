@@ -118,7 +118,7 @@ func (h *hub) listen(ctx context.Context, w *waiter, queues []string, news bool)
 		queues = append(slices.Clone(queues), registry)
 	}
 	for _, q := range queues {
-		if q != registry && broker.ValidName(q) != nil {
+		if q != registry && !validPlace(q) {
 			continue
 		}
 		h.mu.Lock()
@@ -214,7 +214,7 @@ func (h *hub) withdraw(w *waiter, queues []string) {
 		ctx, cancel := context.WithTimeout(h.b.ctx, time.Second)
 		defer cancel()
 		for _, q := range queues {
-			if broker.ValidName(q) == nil {
+			if validPlace(q) {
 				_, _ = h.b.call(ctx, h.b.s.idle, q, newPacker(broker.ID{}).u32(1).id(w.id))
 			}
 		}
@@ -224,6 +224,16 @@ func (h *hub) withdraw(w *waiter, queues []string) {
 // Await implements broker.Broker.
 func (b *Broker) Await(ctx context.Context, refs []broker.Ref, wait time.Duration) ([]broker.Job, error) {
 	deadline := time.Now().Add(wait)
+	for try := 0; ; try++ {
+		jobs, err := b.await(ctx, b.spread.now().refs(refs), deadline, wait)
+		if !moved(err) || try == mostMoves {
+			return named(jobs), err
+		}
+	}
+}
+
+// await is Await where the jobs are.
+func (b *Broker) await(ctx context.Context, refs []broker.Ref, deadline time.Time, wait time.Duration) ([]broker.Job, error) {
 	ended, err := b.ended(ctx, refs, 0)
 	if err != nil || len(ended) > 0 || wait <= 0 {
 		return ended, err

@@ -16,7 +16,12 @@ import (
 
 // Get implements broker.Inspector.
 func (b *Broker) Get(ctx context.Context, refs []broker.Ref) ([]broker.Job, error) {
-	return b.get(ctx, b.s.get, refs, 0)
+	for try := 0; ; try++ {
+		jobs, err := b.get(ctx, b.s.get, b.spread.now().refs(refs), 0)
+		if !moved(err) || try == mostMoves {
+			return named(jobs), err
+		}
+	}
 }
 
 // get reads jobs; with watched above 0 their queues tell of their ends for so long.
@@ -31,7 +36,7 @@ func (b *Broker) get(ctx context.Context, s *script, refs []broker.Ref, watched 
 		by[r.Queue] = append(by[r.Queue], i)
 	}
 	for queue, list := range by {
-		if broker.ValidName(queue) != nil {
+		if !validPlace(queue) {
 			continue
 		}
 		for len(list) > 0 {
@@ -112,15 +117,32 @@ func (b *Broker) List(ctx context.Context, f broker.Filter, cursor string, n int
 	if err := jobstate.CheckList(&f, n); err != nil {
 		return page, err
 	}
-	at, err := parsePlace(cursor)
-	if err != nil {
-		return page, err
-	}
 	if err := b.alive(ctx); err != nil {
 		return page, err
 	}
 	if broker.ValidName(f.Queue) != nil || checkFilter(&f) != nil {
 		return page, nil
+	}
+	for try := 0; ; try++ {
+		if parts := b.spread.now()[f.Queue]; parts != nil {
+			page, err = b.listParts(ctx, parts, f, cursor, n)
+		} else {
+			page, err = b.list(ctx, f, cursor, n)
+		}
+		if !moved(err) || try == mostMoves {
+			return page, err
+		}
+	}
+}
+
+// list is List for one queue, or part.
+func (b *Broker) list(ctx context.Context, f broker.Filter, cursor string, n int) (page broker.Page, err error) {
+	if strings.Contains(cursor, "*") && !isPart(f.Queue) {
+		cursor = "" // from when the queue was spread: it has had no jobs since
+	}
+	at, err := parsePlace(cursor)
+	if err != nil {
+		return page, err
 	}
 	for seen := 0; ; {
 		p := newPacker(broker.ID{}).u8(byte(f.States[0])).u64(int64(at.at)).u48(at.seq).u32(min(n-len(page.Jobs), maxBatch)).u32(examineOnce).filter(&f)
@@ -134,7 +156,7 @@ func (b *Broker) List(ctx context.Context, f broker.Filter, cursor string, n int
 		at = place{u.uint(8), u.uint(6)}
 		seen += int(u.uint(4))
 		for range u.count() {
-			page.Jobs = append(page.Jobs, u.job(f.Queue))
+			page.Jobs = append(page.Jobs, u.job(queueOf(f.Queue)))
 		}
 		if u.err != nil || over {
 			return page, u.err
@@ -156,18 +178,24 @@ func (b *Broker) Counts(ctx context.Context, queue string) (all []broker.Count, 
 		return nil, err
 	}
 	for _, q := range queues {
-		u, err := b.call(ctx, b.s.counts, q, newPacker(broker.ID{}))
-		if errors.Is(err, errNoQueue) {
-			continue
-		} else if err != nil {
+		rows, err := b.countAll(ctx, q)
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, u.counts(q)...)
-		if u.err != nil {
-			return nil, u.err
-		}
+		all = append(all, rows...)
 	}
 	return all, nil
+}
+
+// count counts one queue, or part.
+func (b *Broker) count(ctx context.Context, queue string) ([]broker.Count, error) {
+	u, err := b.call(ctx, b.s.counts, queue, newPacker(broker.ID{}))
+	if errors.Is(err, errNoQueue) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return u.counts(queueOf(queue)), u.err
 }
 
 func (u *unpacker) counts(queue string) (rows []broker.Count) {
@@ -207,6 +235,23 @@ func (b *Broker) Apply(ctx context.Context, c broker.Call, cmd broker.Command) (
 	}
 	if checkFilter(&cmd.Filter) != nil {
 		return step, nil
+	}
+	for try := 0; ; try++ {
+		if parts := b.spread.now()[cmd.Filter.Queue]; parts != nil {
+			step, err = b.applyParts(ctx, c, parts, cmd)
+		} else {
+			step, err = b.apply(ctx, c, cmd)
+		}
+		if !moved(err) || try == mostMoves {
+			return step, err
+		}
+	}
+}
+
+// apply is Apply for one queue, or part.
+func (b *Broker) apply(ctx context.Context, c broker.Call, cmd broker.Command) (step broker.Step, err error) {
+	if strings.Contains(cmd.Cursor, "*") && !isPart(cmd.Filter.Queue) {
+		cmd.Cursor = "" // from when the queue was spread: it has had no jobs since
 	}
 	state, at, err := parseCursor(cmd.Cursor)
 	if err != nil {
@@ -257,14 +302,15 @@ func (b *Broker) Maintain(ctx context.Context) (after time.Duration, err error) 
 	if err := b.alive(ctx); err != nil {
 		return 0, err
 	}
-	queues, err := b.queues(ctx)
+	places, err := b.places(ctx)
 	if err != nil {
 		return 0, err
 	}
+	b.keepSettingsAlike(ctx)
 	after = time.Minute
-	for _, q := range queues {
+	for _, q := range places {
 		u, err := b.call(ctx, b.s.maintain, q, newPacker(broker.ID{}).u32(maxBatch/2).u8(1))
-		if errors.Is(err, errNoQueue) {
+		if nowhere(err) {
 			continue
 		} else if err != nil {
 			return 0, err

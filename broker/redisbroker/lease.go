@@ -80,6 +80,18 @@ func (b *Broker) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.B
 	if err != nil {
 		return nil, err
 	}
+	leases := r.Leases
+	for try := 0; ; try++ {
+		r.Leases = b.spread.now().extensions(leases)
+		beats, err := b.beats(ctx, &r)
+		if !moved(err) || try == mostMoves {
+			return beats, err
+		}
+	}
+}
+
+// beats extends leases where they are.
+func (b *Broker) beats(ctx context.Context, r *broker.ExtendRequest) ([]broker.Beat, error) {
 	beats := make([]broker.Beat, len(r.Leases))
 	by := map[string][]int{}
 	for i := range r.Leases {
@@ -90,7 +102,7 @@ func (b *Broker) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.B
 		for len(list) > 0 {
 			part := list[:min(len(list), 2*maxBatch)]
 			list = list[len(part):]
-			if err := b.beat(ctx, queue, &r, part, beats); err != nil {
+			if err := b.beat(ctx, queue, r, part, beats); err != nil {
 				return nil, err
 			}
 		}
@@ -100,7 +112,7 @@ func (b *Broker) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.B
 
 // beat extends leases of one queue.
 func (b *Broker) beat(ctx context.Context, queue string, r *broker.ExtendRequest, part []int, beats []broker.Beat) error {
-	if broker.ValidName(queue) != nil {
+	if !validPlace(queue) {
 		return nil // there is no such queue
 	}
 	var id broker.ID
@@ -152,6 +164,20 @@ func (b *Broker) Settle(ctx context.Context, c broker.Call, list []broker.Settle
 	if err := b.alive(ctx); err != nil {
 		return nil, err
 	}
+	for try := 0; ; try++ {
+		placed, err := b.spread.now().settlements(list)
+		if err != nil {
+			return nil, err
+		}
+		answers, err := b.settleAll(ctx, c, placed)
+		if !moved(err) || try == mostMoves {
+			return answers, err
+		}
+	}
+}
+
+// settleAll settles leases where they are.
+func (b *Broker) settleAll(ctx context.Context, c broker.Call, list []broker.Settlement) ([]broker.Settled, error) {
 	answers := make([]broker.Settled, len(list))
 	all, ordered := parts(list)
 	boxes := make([][]entry, len(all))

@@ -140,7 +140,9 @@ func (b *Broker) Moves(ctx context.Context, queue string) (all []broker.Move, er
 	}
 	for _, q := range queues {
 		m, err := b.readMove(ctx, q)
-		if err != nil {
+		if moved(err) {
+			continue // a queue that is spread does not move
+		} else if err != nil {
 			return nil, err
 		}
 		if m.State != 0 {

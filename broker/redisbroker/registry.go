@@ -31,6 +31,7 @@ const (
 	addWorker
 	dropWorker
 	watchAll
+	dropPart
 )
 
 // ask makes a change of the registry and reads it.
@@ -70,6 +71,12 @@ const listLast = time.Second
 
 // queues returns the names of all queues, sorted.
 func (b *Broker) queues(ctx context.Context) ([]string, error) {
+	places, err := b.places(ctx)
+	return queuesAmong(places), err
+}
+
+// places returns the names of all queues, and of the parts of those that are spread.
+func (b *Broker) places(ctx context.Context) ([]string, error) {
 	b.mu.Lock()
 	at, news := time.Now(), b.listed.news
 	b.mu.Unlock()
@@ -77,7 +84,7 @@ func (b *Broker) queues(ctx context.Context) ([]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil && news == b.listed.news {
-		b.listed.queues, b.listed.at = c.queues, at
+		b.listed.queues, b.listed.at = queuesAmong(c.queues), at
 	}
 	return c.queues, err
 }
@@ -126,11 +133,16 @@ func (b *Broker) ensure(ctx context.Context, queue string) error {
 	if err != nil {
 		return err
 	}
+	if isPart(queue) {
+		if err := b.open(ctx, queue); err != nil {
+			return err
+		}
+	}
 	p := newPacker(broker.ID{}).u64(workerLast.Milliseconds()).u64(c.watched.Microseconds())
 	var list packer
 	n := 0
 	for i := range c.workers {
-		if w := &c.workers[i]; len(w.Queues) == 0 || slices.Contains(w.Queues, queue) {
+		if w := &c.workers[i]; len(w.Queues) == 0 || slices.Contains(w.Queues, queueOf(queue)) {
 			list = list.str(w.ID).u8(0).text(entryOf(w, broker.ID(c.entries[i][:16])))
 			n++
 		}
@@ -180,24 +192,16 @@ func (b *Broker) register(ctx context.Context, w broker.Worker, ttl time.Duratio
 	if old.same(&w) && time.Since(old.at) < last/4 {
 		return nil // its queues know, and will for a while
 	}
-	queues := w.Queues
-	if len(queues) == 0 {
-		queues = c.queues
-	}
 	p := newPacker(broker.ID{}).u64(last.Milliseconds()).u64(0).u32(1).str(w.ID).u8(0).text(entryOf(&w, b.client))
-	for _, q := range queues {
-		if !slices.Contains(c.queues, q) {
-			continue // who makes it will ask the registry
+	for _, q := range c.queues { // who makes another will ask the registry
+		var err error
+		if len(w.Queues) == 0 || slices.Contains(w.Queues, queueOf(q)) {
+			_, err = b.call(ctx, b.s.worker, q, p)
+		} else { // it may have listened to it, through whichever client
+			err = b.unregister(ctx, q, w.ID, nil)
 		}
-		if _, err := b.call(ctx, b.s.worker, q, p); err != nil {
+		if err != nil && !nowhere(err) {
 			return err
-		}
-	}
-	for _, q := range c.queues { // it may have listened to others, through whichever client
-		if !slices.Contains(queues, q) {
-			if err := b.unregister(ctx, q, w.ID, nil); err != nil {
-				return err
-			}
 		}
 	}
 	b.mu.Lock()
@@ -222,7 +226,9 @@ func (b *Broker) unregister(ctx context.Context, queue, id string, client []byte
 func (b *Broker) leave(ctx context.Context, id string, client []byte) error {
 	c, err := b.ask(ctx, dropWorker, id, client, 0)
 	for _, q := range c.queues {
-		err = errors.Join(err, b.unregister(ctx, q, id, client))
+		if e := b.unregister(ctx, q, id, client); !nowhere(e) {
+			err = errors.Join(err, e)
+		}
 	}
 	b.mu.Lock()
 	delete(b.workers, id)
@@ -255,7 +261,7 @@ func (b *Broker) Workers(ctx context.Context, queue string) ([]broker.Worker, er
 	held := map[string]int{}
 	for _, q := range c.queues {
 		u, err := b.call(ctx, b.s.held, q, newPacker(broker.ID{}).u32(0))
-		if errors.Is(err, errNoQueue) {
+		if nowhere(err) {
 			continue
 		} else if err != nil {
 			return nil, err

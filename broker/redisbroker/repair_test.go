@@ -19,7 +19,7 @@ import (
 // should be.
 func proved(t testing.TB, namespace string, b *Broker) {
 	t.Helper()
-	queues, err := b.queues(t.Context())
+	queues, err := b.places(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,8 @@ func proved(t testing.TB, namespace string, b *Broker) {
 	}
 	server := n.(*network).client
 	for _, q := range queues {
-		e := namespace + ":{" + q + "}:E"
+		tag, _ := tagOf(q)
+		e := namespace + ":{" + tag + "}:E"
 		if err := server.Del(t.Context(), e).Err(); err != nil {
 			t.Fatal(err)
 		}

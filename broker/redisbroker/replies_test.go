@@ -188,7 +188,7 @@ func (x *tour) judge(name string) (v redistest.Verdict) {
 func (x *tour) make() string {
 	b := open(x.t, x.p.URL(), x.ns, x.clock)
 	x.b = b
-	for _, visit := range []func(){x.enqueueAll, x.workAll, x.tickAll, x.commandAll, x.moveAll, x.waitAll, x.lookAll} {
+	for _, visit := range []func(){x.enqueueAll, x.workAll, x.tickAll, x.commandAll, x.spreadAll, x.moveAll, x.waitAll, x.lookAll} {
 		visit()
 		x.clock.Advance(time.Second)
 	}
@@ -346,6 +346,28 @@ func (x *tour) tickAll() {
 	}
 	x.must(x.b.Configure(x.t.Context(), broker.NewCall(), "q", broker.Change{Pause: []string{"s"}}))
 	x.must(x.b.Configure(x.t.Context(), broker.NewCall(), "q", broker.Change{Resume: []string{"s"}, Set: []broker.Setting{{Kind: broker.WeightSetting, Name: "x", Weight: 3}}}))
+}
+
+// spreadAll spreads a queue, which is refused once it has a job, and gathers it.
+func (x *tour) spreadAll() {
+	ctx, b := x.t.Context(), x.b.(*Broker)
+	x.must(b.SetSpread(ctx, "wide", 3))
+	for range 2 { // the second is a repeat of the key
+		got, err := x.b.Enqueue(ctx, broker.NewCall(), "wide", []broker.NewJob{{Task: "t", Key: "k"}})
+		x.must(err)
+		x.say("wide", fmt.Sprint(got[0].Existing))
+	}
+	x.say("gathered with a job", fmt.Sprint(b.ClearSpread(ctx, "wide")))
+	spread, err := b.Spreads(ctx, "wide")
+	x.must(err)
+	x.say("spread", spread)
+	step, err := x.b.Apply(ctx, broker.NewCall(), broker.Command{Kind: broker.DeleteJobs, Filter: broker.Filter{Queue: "wide"}})
+	x.must(err)
+	x.say("deleted", step.Changed)
+	x.must(b.ClearSpread(ctx, "wide"))
+	spread, err = b.Spreads(ctx, "")
+	x.must(err)
+	x.say("spread", spread)
 }
 
 // commandAll does the commands in steps.

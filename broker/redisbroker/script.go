@@ -23,7 +23,7 @@ const (
 type scripts struct {
 	enqueue, claim, settle, extend, get, list, apply, counts, tick, settings, configure,
 	maintain, outbox, deliver, worker, registry, held, explain, idle, ended,
-	moves, move, take, put, adopt *script
+	moves, move, take, put, adopt, spread *script
 }
 
 // usualScripts are those that a broker runs: they are made once.
@@ -73,11 +73,12 @@ func newScripts(clock string) *scripts {
 		take:      make("take", partsAll, passes, 1, nil),
 		put:       make("put", partsAll, "", 1, nil),
 		adopt:     make("adopt", partsAll+" govern", passes, 1, nil),
+		spread:    make("spread", partsAll, passes, 1, nil),
 	}
 	all.enqueue.flights = 2
 	// What these answer is acknowledged; a claim may be forgotten, and a reader
 	// only looks.
-	for _, s := range []*script{all.enqueue, all.settle, all.apply, all.tick, all.configure, all.deliver, all.ended, all.move, all.take, all.put, all.adopt} {
+	for _, s := range []*script{all.enqueue, all.settle, all.apply, all.tick, all.configure, all.deliver, all.ended, all.move, all.take, all.put, all.adopt, all.spread} {
 		s.durable = true
 	}
 	return all

@@ -104,7 +104,7 @@ func (b *Broker) Settings(ctx context.Context, queue string) (all []broker.Queue
 		return nil, err
 	}
 	for _, q := range queues {
-		s, err := b.readSettings(ctx, q)
+		s, err := b.readFirst(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -141,6 +141,22 @@ func (b *Broker) Configure(ctx context.Context, c broker.Call, queue string, cha
 	if err := b.alive(ctx); err != nil {
 		return err
 	}
+	for try := 0; ; try++ {
+		parts := b.spread.now()[queue]
+		var err error
+		if parts == nil {
+			err = b.configure(ctx, c, queue, asked, &change)
+		} else {
+			err = b.configureParts(ctx, c, parts, asked, &change)
+		}
+		if !moved(err) || try == mostMoves {
+			return err
+		}
+	}
+}
+
+// configure is Configure for one queue, or part.
+func (b *Broker) configure(ctx context.Context, c broker.Call, queue string, asked time.Time, change *broker.Change) error {
 	if err := b.ensure(ctx, queue); err != nil {
 		return err
 	}
@@ -152,11 +168,11 @@ func (b *Broker) Configure(ctx context.Context, c broker.Call, queue string, cha
 		if s == nil {
 			return errNoQueue
 		}
-		ch := change
+		ch := *change
 		if waited := b.since(asked); waited > 100*time.Millisecond {
 			ch.Age += waited // the weather was bad
 		}
-		p, refused := s.change(c.ID, queue, &ch)
+		p, refused := s.change(c.ID, queueOf(queue), &ch)
 		if refused != nil {
 			// A repeat of what took place may be refused now: the script knows it.
 			p = s.nothing(c.ID)

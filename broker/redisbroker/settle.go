@@ -20,7 +20,7 @@ func (b *Broker) settle(ctx context.Context, c broker.Call, list []broker.Settle
 	if !id.IsZero() {
 		id[0] ^= byte(part[0]) // it may come to a queue several times
 	}
-	if broker.ValidName(queue) != nil {
+	if !validPlace(queue) {
 		return nil, notThere(part, answers)
 	}
 	p := newPacker(id).u32(len(part))
@@ -118,7 +118,7 @@ func (u *unpacker) settled(s *broker.Settlement, box []entry) (broker.Settled, [
 func (b *Broker) deliverAll(ctx context.Context, queue string, box []entry) {
 	done := make([]entry, 0, len(box))
 	for _, e := range box {
-		if err := b.deliver(ctx, e); err == nil {
+		if err := b.deliver(ctx, &e); err == nil {
 			done = append(done, e)
 		}
 	}
@@ -138,8 +138,12 @@ func (b *Broker) deliverAll(ctx context.Context, queue string, box []entry) {
 }
 
 // deliver enqueues an entry, if nobody has done it.
-func (b *Broker) deliver(ctx context.Context, e entry) error {
+func (b *Broker) deliver(ctx context.Context, e *entry) error {
 	u, err := b.change(ctx, b.s.deliver, e.queue, append(newPacker(e.call).u8(0), e.packed...))
+	for try := 0; moved(err) && try < mostMoves; try++ {
+		b.spread.now().redirect(e)
+		u, err = b.change(ctx, b.s.deliver, e.queue, append(newPacker(e.call).u8(0), e.packed...))
+	}
 	if err != nil {
 		return err
 	}

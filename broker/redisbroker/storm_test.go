@@ -74,7 +74,7 @@ func (s *storm) enqueue(b *Broker) {
 	for !s.over.Load() {
 		jobs, c := stormJobs(), broker.NewCall()
 		for {
-			_, err := until(func() ([]broker.Enqueued, error) { return b.Enqueue(context.Background(), c, "q", jobs) })
+			got, err := until(func() ([]broker.Enqueued, error) { return b.Enqueue(context.Background(), c, "q", jobs) })
 			if s.fills && errors.Is(err, broker.ErrFull) {
 				<-time.After(time.Millisecond)
 				continue
@@ -83,10 +83,10 @@ func (s *storm) enqueue(b *Broker) {
 				s.t.Errorf("enqueue: %v", err)
 				return
 			}
+			for _, a := range got {
+				s.added.Store(a.ID, true)
+			}
 			break
-		}
-		for _, j := range jobs {
-			s.added.Store(j.ID, true)
 		}
 		s.count.Add(int64(len(jobs)))
 	}

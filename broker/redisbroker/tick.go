@@ -27,6 +27,20 @@ func (b *Broker) Tick(ctx context.Context, c broker.Call, t broker.Tick) (won bo
 	if err := b.alive(ctx); err != nil {
 		return false, now, err
 	}
+	for try := 0; ; try++ {
+		if parts := b.spread.now()[t.Queue]; parts != nil {
+			won, now, err = b.tickFirst(ctx, c, parts, t)
+		} else {
+			won, now, err = b.tick(ctx, c, t.Queue, &t)
+		}
+		if !moved(err) || try == mostMoves {
+			return won, now, err
+		}
+	}
+}
+
+// tick is Tick for one queue, or part.
+func (b *Broker) tick(ctx context.Context, c broker.Call, place string, t *broker.Tick) (won bool, now time.Time, err error) {
 	due, next := cursorBytes(t.Due), cursorBytes(t.Next)
 	if t.Next.IsZero() {
 		next = cursorBytes(broker.MaxTime)
@@ -40,7 +54,7 @@ func (b *Broker) Tick(ctx context.Context, c broker.Call, t broker.Tick) (won bo
 	for i := range t.Jobs {
 		p = p.job(&t.Jobs[i])
 	}
-	u, err := b.change(ctx, b.s.tick, t.Queue, p)
+	u, err := b.change(ctx, b.s.tick, place, p)
 	if err != nil {
 		return false, now, err
 	}

@@ -91,7 +91,7 @@ func (b *Broker) announce(ctx context.Context) error {
 	}
 	p := newPacker(broker.ID{}).u64(0).u64(watchLast.Microseconds()).u32(0)
 	for _, q := range c.queues {
-		if _, err := b.call(ctx, b.s.worker, q, p); err != nil {
+		if _, err := b.call(ctx, b.s.worker, q, p); err != nil && !nowhere(err) {
 			return err
 		}
 	}
@@ -102,7 +102,7 @@ func (b *Broker) announce(ctx context.Context) error {
 func (w *watch) heard(message []byte) {
 	u := &unpacker{b: message[1:]}
 	prefix := string(u.text())
-	queue := prefix[strings.IndexByte(prefix, '{')+1 : max(strings.LastIndexByte(prefix, '}'), strings.IndexByte(prefix, '{')+1)]
+	queue := queueOf(prefix[strings.IndexByte(prefix, '{')+1 : max(strings.LastIndexByte(prefix, '}'), strings.IndexByte(prefix, '{')+1)])
 	var e broker.Event
 	if message[0] == 's' {
 		e = broker.Event{Queue: queue, Setting: &broker.SettingName{Kind: broker.SettingKind(u.text()), Name: string(u.text())}, At: u.time()}

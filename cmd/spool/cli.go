@@ -43,6 +43,7 @@ type cli struct {
 	Capacity  capacityCmd  `cmd:"" group:"flow" help:"Bound what waits in a queue."`
 	Retention retentionCmd `cmd:"" group:"flow" help:"Say how long finished jobs are kept."`
 	Ageing    ageingCmd    `cmd:"" group:"flow" help:"Let waiting jobs rise."`
+	Spread    spreadCmd    `cmd:"" group:"flow" help:"Spread a busy queue over the servers of a Redis cluster."`
 
 	Serve      serveCmd      `cmd:"" group:"serve" help:"Serve the store over HTTP."`
 	Credential credentialCmd `cmd:"" group:"serve" help:"Make a credential for callers of spool serve."`

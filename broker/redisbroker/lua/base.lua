@@ -18,7 +18,7 @@ local R_none, R_acked, R_retry, R_snoozed, R_released, R_expired, R_attempts, R_
 local R_damaged, R_cancelled, R_dropped, R_not_started, R_requeued, R_replaced, R_worker_died, R_cancel_asked, R_batch, R_duplicate = 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
 
 -- The status of an answer: its first byte.
-local OK, UNKNOWN_QUEUE, INVALID, FULL, CONFLICT, NEWER, AWAY = '\0', '\1', '\2', '\3', '\4', '\5', '\6'
+local OK, UNKNOWN_QUEUE, INVALID, FULL, CONFLICT, NEWER, AWAY, SPREAD = '\0', '\1', '\2', '\3', '\4', '\5', '\6', '\7'
 
 local NONE = {} -- no limits
 

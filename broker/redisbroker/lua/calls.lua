@@ -12,6 +12,14 @@ function Calls.get(id)
 	return call('HGET', P .. 'i' .. Calls.bucket(id), id) or nil
 end
 
+-- before returns what a call was answered that is made again where the queue is not
+-- any more: it was spread meanwhile, or is not any longer.
+function Calls.before(arg)
+	local id = string.sub(arg, 1, 16)
+	if Calls.partly or id == Calls.none then return nil end
+	return Calls.get(id) or call('GET', P .. 'P' .. id) or nil
+end
+
 function Calls.keep(id, answer)
 	if id == Calls.none then return end
 	local bucket = Calls.bucket(id)

@@ -313,4 +313,5 @@ local function claim(arg)
 	return answer(more, c.out)
 end
 
+Calls.partly = true -- what is remembered of a call is no whole answer
 return run(claim)

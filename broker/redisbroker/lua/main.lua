@@ -11,8 +11,9 @@ local function finish()
 	Q.save()
 end
 
--- run makes each call, unless their answers are known. One that finds no queue, or
--- one of a newer format, is answered so.
+-- run makes each call, unless their answers are known. One that finds no queue, one
+-- that is spread, or one of a newer format, is answered so; but a repeat of a call
+-- that took place before the queue was spread, or ceased to be, as it was then.
 local function run(step, known)
 	local answers = known or {}
 	local bad = Q.load()
@@ -22,7 +23,7 @@ local function run(step, known)
 	end
 	for n = 1, known and 0 or #ARGV do
 		if bad then
-			answers[n] = bad
+			answers[n] = bad ~= NEWER and Calls.before(ARGV[n]) or bad
 		else
 			Q.clock(ARGV[n])
 			answers[n] = step(ARGV[n])

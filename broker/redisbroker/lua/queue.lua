@@ -8,6 +8,10 @@ local VERSION = 2
 -- A queue that rests for a move has a version of its own: an older build, which
 -- knows of no moves, would let it work.
 local RESTING = 3
+
+-- In place of the configuration of a queue that is spread stands a mark of another
+-- version: how many parts it has (1 byte), and which spreading that is (6).
+local MARK = 4
 local LEAVING, LEFT, ARRIVING, ARRIVED = 1, 2, 3, 4 -- the states of a move
 
 -- The bits of flags. STILL are those with which nothing is claimed.
@@ -17,6 +21,7 @@ local PAUSED, LIMITS, WEIGHTS, CAPS, RETAINS, MOVES, RESTS, STILL = 1, 2, 4, 8, 
 function Q.load()
 	local s = call('GET', KEYS[1])
 	if not s then return UNKNOWN_QUEUE end
+	if string.byte(s) == MARK then return SPREAD .. string.sub(s, 2, 2) end
 	if string.byte(s) ~= VERSION and string.byte(s) ~= RESTING then return NEWER end
 	Q.version, Q.flags, Q.last, Q.off, Q.watch, Q.idle, Q.seq, Q.fix, Q.tasks, Q.depth, Q.bytes, Q.ready, Q.rbytes, Q.high,
 	Q.tdepth, Q.tbytes, Q.tready, Q.trbytes, Q.revision, Q.due0, Q.due1, Q.lease, Q.start0, Q.start1, Q.keep, Q.wake,

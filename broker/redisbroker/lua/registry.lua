@@ -1,7 +1,7 @@
 -- registry keeps, in a slot of its own, the names of all queues (set q), all
 -- workers (hash g), and until when somebody watches (string w).
 -- Call: call id (none), what (1 add a queue, 2 read all, 3 register a worker, 4 a
--- worker leaves, 5 watch), name, entry, ms. Answer: status, ms left to watch,
+-- worker leaves, 5 watch, 6 drop a part of a queue), name, entry, ms. Answer: status, ms left to watch,
 -- number of queues, names, number of workers, each with its entry.
 
 local function all()
@@ -30,6 +30,7 @@ for k = 1, #ARGV do
 		if call('SADD', P .. 'q', name) == 1 then call('PUBLISH', CHANNEL, 'a') end
 	elseif what == 3 then call('HSET', P .. 'g', name, pack('>I8', Worker.real() + ms * 1000) .. entry)
 	elseif what == 4 then Worker.leave(name, entry)
+	elseif what == 6 then call('SREM', P .. 'q', name)
 	elseif what == 5 then call('SET', P .. 'w', '1', 'PX', ms)
 	end
 	if call('EXISTS', KEYS[1]) == 0 then call('SET', KEYS[1], '\1') end

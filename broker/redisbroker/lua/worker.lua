@@ -22,5 +22,5 @@ local function worker(arg)
 	return OK
 end
 
-if call('EXISTS', KEYS[1]) == 0 then Q.make() end
+if call('EXISTS', KEYS[1]) == 0 and string.sub(KEYS[1], -1) == 'c' then Q.make() end -- a part is made by spread.lua
 return run(worker)
