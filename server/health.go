@@ -51,7 +51,7 @@ func (s *Server) ready(ctx context.Context, _ *struct{}) (*empty, error) {
 func (s *Server) about(context.Context, *struct{}) (*answer[wire.Caps], error) {
 	c := s.caps
 	return &answer[wire.Caps]{wire.Caps{
-		Broker: c.Broker, Durability: c.Durability, OneCommit: c.OneCommit, MaxBatch: c.MaxBatch, MaxBytes: c.MaxBytes,
+		Broker: c.Broker, Durability: c.Durability, OneCommit: c.OneCommit, MaxBatch: c.MaxBatch, MaxBytes: c.MaxBytes, MaxPayload: s.client.PayloadMax(),
 		Retry: wire.Duration(c.Retry), MaxWait: wire.Duration(s.cfg.MaxWait), Version: s.cfg.Version,
 	}}, nil
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/timetable"
 	"github.com/spoolq/spool/internal/wire"
 )
 
@@ -83,12 +85,33 @@ func (s *Server) configure(ctx context.Context, in *configureIn) (*empty, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkSettings(change.Set); err != nil {
+		return nil, err
+	}
 	if err := s.broker.Configure(ctx, in.call(), in.Queue, change); err != nil {
 		return nil, err
 	}
 	s.audit.InfoContext(ctx, "operator", "who", caller(ctx), "did", "change settings", "queue", in.Queue, "owner", change.Owner,
 		"set", len(change.Set), "clear", change.Clear, "pause", change.Pause, "resume", change.Resume)
 	return nil, nil
+}
+
+// checkSettings checks of settings what a broker leaves to its client: when a
+// schedule fires, and how much its job has.
+func (s *Server) checkSettings(list []broker.Setting) error {
+	for i := range list {
+		one := list[i].Schedule
+		if one == nil || list[i].Kind != broker.ScheduleSetting {
+			continue
+		}
+		if field, _, err := timetable.Read(one); err != nil {
+			return fmt.Errorf("/set/%d/schedule: %s: %w", i, strings.ToLower(field), err)
+		}
+		if err := one.Job.Validate(s.client.PayloadMax()); err != nil {
+			return fmt.Errorf("/set/%d/schedule/job: %w", i, err)
+		}
+	}
+	return nil
 }
 
 type tickIn struct {
@@ -104,7 +127,7 @@ func (s *Server) tick(ctx context.Context, in *tickIn) (*answer[wire.Ticked], er
 		return nil, err
 	}
 	for i := range jobs {
-		if err := jobs[i].Validate(0); err != nil {
+		if err := jobs[i].Validate(s.client.PayloadMax()); err != nil {
 			return nil, fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
 		}
 	}

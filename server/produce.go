@@ -120,7 +120,7 @@ func (s *Server) checkJobs(queue string, jobs []broker.NewJob) error {
 	}
 	size := 0
 	for i := range jobs {
-		if err := jobs[i].Validate(0); err != nil {
+		if err := jobs[i].Validate(s.client.PayloadMax()); err != nil {
 			return fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
 		}
 		if jobs[i].ID.IsZero() {

@@ -69,11 +69,22 @@ func TestSettingsOverHTTP(t *testing.T) {
 
 func TestEachBadRequestHasItsStatus(t *testing.T) {
 	c := newCaller(t, server.Config{MaxBody: 4 << 20})
+	large := strings.Repeat("x", 1<<20)
 	for _, r := range []struct {
 		name, what, body string
 		code             int
 		says             string
 	}{
+		{"a schedule of a minute that there is none of", "POST /v1/queues/q/settings", `{"set":[{"kind":"weight","name":"a","weight":1},{"kind":"schedule","name":"s","schedule":{"spec":"61 * * * *","job":{"task":"x"}}}]}`, 400, "/set/1/schedule: spec: "},
+		{"a schedule that never fires", "POST /v1/queues/q/settings", `{"set":[{"kind":"schedule","name":"s","schedule":{"spec":"30 2 31 2 *","job":{"task":"x"}}}]}`, 400, "/set/0/schedule: spec: "},
+		{"a schedule in a zone that there is none of", "POST /v1/queues/q/settings", `{"set":[{"kind":"schedule","name":"s","schedule":{"spec":"0 2 * * *","zone":"Mars/Base","job":{"task":"x"}}}]}`, 400, "/set/0/schedule: zone: "},
+		{"a schedule of an unknown policy", "POST /v1/queues/q/settings", `{"set":[{"kind":"schedule","name":"s","schedule":{"spec":"0 2 * * *","missed":"some","job":{"task":"x"}}}]}`, 400, "/set/0/schedule: missed: "},
+		{"a payload over the limit", "POST /v1/jobs", `{"task":"t","payload":"` + large + `"}`, 413, "payload has 1048578 bytes, the limit is 1048576"},
+		{"a payload over the limit among others", "POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"t","payload":"` + large + `"}]}`, 413, "job 2 of 2: "},
+		{"a payload over the limit on the short path", "POST /enqueue", `{"payload":"` + large + `x"}`, 413, "payload has 1048577 bytes"},
+		{"a payload over the limit in a schedule", "POST /v1/queues/q/settings", `{"set":[{"kind":"schedule","name":"s","schedule":{"spec":"0 2 * * *","job":{"task":"x","payload":"` + large + `"}}}]}`, 413, "/set/0/schedule/job: "},
+		{"a result over the limit", "POST /v1/settle", `{"settlements":[{"queue":"q","id":"01890a5d-ac96-774b-bcce-b302099a8057","token":"1","kind":"ack","result":"` + large + `"}]}`, 413, "result has 1048578 bytes"},
+		{"a follow-up over the limit", "POST /v1/settle", `{"settlements":[{"queue":"q","id":"01890a5d-ac96-774b-bcce-b302099a8057","token":"1","kind":"ack","follow_ups":[{"queue":"q","job":{"task":"t","payload":"` + large + `"}}]}]}`, 413, "follow-up 1: "},
 		{"no body", "POST /v1/jobs", "", 400, "body is required"},
 		{"half a body", "POST /v1/jobs", `{"task"`, 400, "not JSON"},
 		{"an unknown field", "POST /v1/jobs", `{"task":"t","x":1}`, 400, "/x: there is no such field"},
@@ -113,6 +124,8 @@ func TestEachBadRequestHasItsStatus(t *testing.T) {
 		})
 	}
 	c.do("GET /v1/counts", "").want(200).says(`{"counts":[]}`)
+	c.do("GET /v1/settings", "").want(200).says(`{"settings":[]}`)
+	c.do("GET /v1/caps", "").want(200).says(`"max_payload":1048576`)
 }
 
 func TestAListByAge(t *testing.T) {

@@ -140,6 +140,9 @@ func (s *Server) settle(ctx context.Context, in *settleIn) (*answer[wire.SettleA
 		if err != nil {
 			return nil, fmt.Errorf("settlement %d of %d: %w", i+1, len(list), err)
 		}
+		if n := len(one.Result); n > s.client.PayloadMax() {
+			return nil, fmt.Errorf("settlement %d of %d: %w: result has %d bytes, the limit is %d", i+1, len(list), broker.ErrTooLarge, n, s.client.PayloadMax())
+		}
 		if err := s.checkFollowUps(one.FollowUps); err != nil {
 			return nil, fmt.Errorf("settlement %d of %d: %w", i+1, len(list), err)
 		}
@@ -160,7 +163,7 @@ func (s *Server) checkFollowUps(list []broker.FollowUp) error {
 		if err := broker.ValidName(f.Queue); err != nil {
 			return fmt.Errorf("%w: queue name of follow-up %d %w", broker.ErrInvalid, i+1, err)
 		}
-		if err := f.Job.Validate(0); err != nil {
+		if err := f.Job.Validate(s.client.PayloadMax()); err != nil {
 			return fmt.Errorf("follow-up %d: %w", i+1, err)
 		}
 		if f.Job.ID.IsZero() {

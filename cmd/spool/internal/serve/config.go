@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/wire"
 	"github.com/spoolq/spool/server"
 )
@@ -32,6 +33,7 @@ type Config struct {
 
 	MaxWait        wire.Duration `json:"max_wait,omitzero" doc:"Bounds the wait of a claim, an await and an enqueue; 1m when left out." example:"1m"`
 	MaxBody        int64         `json:"max_body,omitzero" doc:"Largest body of a request, in bytes; 32 MiB when left out." minimum:"1024"`
+	MaxPayload     int           `json:"max_payload,omitzero" doc:"Largest payload of a job, and result, in bytes; 1 MiB when left out, 8 MiB at most." minimum:"1" maximum:"8388608"`
 	MaxConnections int           `json:"max_connections,omitzero" doc:"Connections at a time; more wait; 20000 when left out." minimum:"1"`
 	MaxStreams     int           `json:"max_streams,omitzero" doc:"Event streams at a time; 1000 when left out." minimum:"1"`
 	Shutdown       wire.Duration `json:"shutdown,omitzero" doc:"How long requests may go on after SIGTERM; 25s when left out." example:"25s"`
@@ -109,7 +111,7 @@ func (c *Config) Check() error {
 		name  string
 		value int64
 	}{
-		{"max_wait", int64(c.MaxWait)}, {"max_body", c.MaxBody}, {"max_connections", int64(c.MaxConnections)},
+		{"max_wait", int64(c.MaxWait)}, {"max_body", c.MaxBody}, {"max_payload", int64(c.MaxPayload)}, {"max_connections", int64(c.MaxConnections)},
 		{"max_streams", int64(c.MaxStreams)}, {"shutdown", int64(c.Shutdown)},
 	} {
 		if n.value < 0 {
@@ -118,6 +120,9 @@ func (c *Config) Check() error {
 	}
 	if c.MaxBody > 0 && c.MaxBody < 1024 {
 		bad("max_body is %d: at least 1024 would do", c.MaxBody)
+	}
+	if c.MaxPayload > broker.MaxCallBytes {
+		bad("max_payload is %d: at most %d would do", c.MaxPayload, broker.MaxCallBytes)
 	}
 	if c.LogFormat != "" && c.LogFormat != "text" && c.LogFormat != "json" {
 		bad("log_format is %.32q: allowed are text and json", c.LogFormat)
