@@ -56,6 +56,12 @@ func NewID() ID {
 	return id
 }
 
+// MarkMask are the bits of a mark.
+const MarkMask = 1<<24 - 1
+
+// Mark is the end of id, which NewJob.MakeMarkedID gave it.
+func (id ID) Mark() uint32 { return uint32(id[13])<<16 | uint32(id[14])<<8 | uint32(id[15]) }
+
 // IsZero reports whether id names no job.
 func (id ID) IsZero() bool { return id == ID{} }
 

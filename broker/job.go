@@ -51,6 +51,15 @@ func (j *NewJob) MakeID() {
 	j.ID = j.made
 }
 
+// MakeMarkedID is MakeID for an id that ends with a mark, of which MarkMask are the
+// bits that are kept: a server tells by it for which job it made an id. Ids that
+// one process makes differ before it.
+func (j *NewJob) MakeMarkedID(mark uint32) {
+	j.made = NewID()
+	j.made[13], j.made[14], j.made[15] = byte(mark>>16), byte(mark>>8), byte(mark)
+	j.ID = j.made
+}
+
 // HasNewID reports whether the job's id is known to be new: MakeID made it, or
 // the broker is to make it.
 func (j *NewJob) HasNewID() bool { return j.ID.IsZero() || j.ID == j.made }

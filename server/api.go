@@ -81,7 +81,13 @@ func newAPI(mux *http.ServeMux, version string) huma.API {
 	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	schemas.RegisterTypeAlias(reflect.TypeFor[jsontext.Value](), reflect.TypeFor[json.RawMessage]()) // any JSON
 	format := huma.Format{
-		Marshal:   func(w io.Writer, v any) error { return wire.Write(w, v) },
+		Marshal: func(w io.Writer, v any) error {
+			b, err := wire.Append(nil, v)
+			if err == nil {
+				_, _ = w.Write(append(b, '\n')) // a client that has gone
+			}
+			return err
+		},
 		Unmarshal: wire.Read,
 	}
 	api := humago.New(mux, huma.Config{

@@ -22,6 +22,7 @@ const (
 	Work    Scope = "work"
 	Read    Scope = "read"
 	Operate Scope = "operate"
+	Anyone  Scope = "any" // whatever a credential covers
 )
 
 // Scopes lists those that a credential can have.

@@ -72,12 +72,13 @@ type Server struct {
 	mux    *http.ServeMux
 	api    huma.API
 
-	life    context.Context // of waits; ends with Stop
-	stop    context.CancelFunc
-	streams chan struct{} // a token for each event stream
-	waits   *waits
-	refused refused
-	origins *http.CrossOriginProtection
+	life     context.Context // of waits; ends with Stop
+	stop     context.CancelFunc
+	streams  chan struct{} // a token for each event stream
+	waits    *waits
+	claimers *claimers
+	refused  refused
+	origins  *http.CrossOriginProtection
 }
 
 // New returns a server of c, which stays the caller's. It returns an error when
@@ -100,7 +101,7 @@ func New(c *spool.Client, cfg Config) (*Server, error) {
 		origins: http.NewCrossOriginProtection(), streams: make(chan struct{}, cfg.MaxStreams),
 	}
 	s.audit = cmp.Or(cfg.Audit, s.log)
-	s.waits = newWaits()
+	s.waits, s.claimers = newWaits(), newClaimers(s.broker)
 	s.life, s.stop = context.WithCancel(context.Background())
 	s.routes()
 	if cfg.Expvar {
@@ -116,6 +117,7 @@ const PagesPath = "/ui/"
 // streams end. Requests that come later are refused. It is idempotent.
 func (s *Server) Stop() {
 	s.stop()
+	s.claimers.stop()
 	published.CompareAndSwap(s, nil)
 }
 

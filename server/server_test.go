@@ -152,6 +152,24 @@ func TestAnIDOfACallIsNotForACallOfMore(t *testing.T) {
 	}
 	c.do("POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"t"},{"task":"t"}]}`).want(400).says("that of another call")
 	c.do("POST /v1/jobs", `{"task":"t"}`).want(400).says("that of another call")
+	c.do("POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"other"}]}`).want(400).says("that of another call, for another job 2 of 2")
+	c.do("POST /v1/queues/p/jobs", `{"jobs":[{"task":"t"},{"task":"t"}]}`).want(400).says("that of another call")
+	for _, of := range []struct{ name, first, other string }{
+		{"another payload", `{"task":"t","payload":{"a":1}}`, `{"task":"t","payload":{"a":2}}`},
+		{"another id", `{"task":"t","id":"01890a5d-ac96-774b-bcce-b302099a8001"}`, `{"task":"t","id":"01890a5d-ac96-774b-bcce-b302099a8002"}`},
+		{"an id in place of none", `{"task":"t"}`, `{"task":"t","id":"01890a5d-ac96-774b-bcce-b302099a8003"}`},
+		{"none in place of an id", `{"task":"t","id":"01890a5d-ac96-774b-bcce-b302099a8004"}`, `{"task":"t"}`},
+		{"another delay", `{"task":"t","delay":"1h"}`, `{"task":"t","delay":"2h"}`},
+		{"another header", `{"task":"t","headers":{"a":"b"}}`, `{"task":"t","headers":{"a":"c"}}`},
+		{"a key", `{"task":"t","payload":1}`, `{"task":"t","payload":1,"key":"k"}`},
+	} {
+		c := c.with("Spool-Call-ID", broker.NewID().String())
+		first := c.do("POST /v1/jobs", of.first).want(201)
+		if again := c.do("POST /v1/jobs", of.first).want(201); string(again.body) != string(first.body) {
+			t.Errorf("%s: the repeat is answered %s, the first %s", of.name, again.body, first.body)
+		}
+		c.do("POST /v1/jobs", of.other).want(400).says("that of another call")
+	}
 }
 
 func TestABodyHasToSayThatItIsJSON(t *testing.T) {
@@ -197,7 +215,7 @@ func TestEveryRouteWantsItsScope(t *testing.T) {
 		{"GET /v1/queues/q/jobs/" + id + "/payload", "", server.Read}, {"GET /v1/queues/q/jobs/" + id + "/result", "", server.Read},
 		{"GET /v1/queues/q/jobs?state=ready", "", server.Read}, {"POST /v1/queues/q/search", `{"filter":{"states":["ready"]}}`, server.Read},
 		{"POST /v1/lookup", `{"jobs":[]}`, server.Read}, {"GET /v1/counts", "", server.Read}, {"GET /v1/queues", "", server.Read},
-		{"GET /v1/settings", "", server.Read}, {"GET /v1/workers", "", server.Read}, {"GET /v1/health", "", server.Read}, {"GET /v1/caps", "", server.Read},
+		{"GET /v1/settings", "", server.Read}, {"GET /v1/workers", "", server.Read}, {"GET /v1/health", "", server.Read},
 		{"GET /stats", "", server.Read}, {"GET /depth", "", server.Read},
 		{"POST /v1/queues/q/cancel", `{}`, server.Operate}, {"POST /v1/queues/q/requeue", `{}`, server.Operate}, {"POST /v1/queues/q/delete", `{}`, server.Operate},
 		{"POST /v1/queues/q/pause", "", server.Operate}, {"POST /v1/queues/q/resume", "", server.Operate},
@@ -213,6 +231,13 @@ func TestEveryRouteWantsItsScope(t *testing.T) {
 			}
 		}
 	}
+	c.do("GET /v1/caps", "").want(401)
+	for _, secret := range secrets { // a client of each asks for them first
+		c.with("Authorization", "Bearer "+secret).do("GET /v1/caps", "").want(200).says(`"max_batch"`)
+	}
+	basic := http.Request{Header: http.Header{}}
+	basic.SetBasicAuth("x", secrets[server.Read])
+	c.with("Authorization", basic.Header.Get("Authorization")).do("GET /v1/caps", "").want(401).says("Authorization: Bearer")
 	for _, what := range []string{"GET /v1/live", "GET /v1/ready"} {
 		c.do(what, "").want(204)
 	}
@@ -250,6 +275,14 @@ func TestTheShortPaths(t *testing.T) {
 	c.do("GET /stats", "").want(200).says(`"failed":1`).says(`"scheduled":1`)
 	c.do("GET /healthz", "").want(200).says(`{"ok":true}`)
 	c.do("GET /debug/vars", "").want(404)
+	c.do("POST /dequeue?wait=-1s", "").want(400).says("wait -1s is negative")
+	c.do("POST /dequeue", `{"wait":"-1s"}`).want(400).says("wait -1s is negative")
+	c.do("POST /dequeue?wait=", "").want(400).says("wait: ")
+	c.do("POST /dequeue", `{"queue":"x"}`).want(400).says("/queue: there is no such field")
+	c.do("POST /dequeue", `{"wait`).want(400).says("not JSON")
+	c.do("POST /dequeue", `{}`).want(404)
+	c.do("GET /depth?queue=x", "").want(400).says("there is no parameter")
+	c.do("GET /stats?wait=1s", "").want(400).says("there is no parameter")
 	c.do("POST /v1/queues/default/settings", `{"set":[{"kind":"capacity","capacity":{"jobs":1}}]}`).want(204)
 	c.do("POST /enqueue", `{"payload":"x"}`).want(429)
 	c.do("GET /stats", "").want(200).says(`"rejected":1`)

@@ -237,11 +237,17 @@ func TestTheExamplesInOtherLanguages(t *testing.T) {
 			if got := s.show(good)["result_text"]; !strings.Contains(fmt.Sprint(got), c.says) {
 				t.Errorf("the result is %v", got)
 			}
+			if got, err := b.Workers(ctx, "mail"); err != nil || len(got) != 1 || !strings.HasPrefix(got[0].ID, c.says+"-") {
+				t.Errorf("the workers are %+v, %v", got, err)
+			}
 			if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 			if err := worker.Wait(); err != nil { // at once, though a claim waits
 				t.Errorf("the worker ended with %v", err)
+			}
+			if got, err := b.Workers(ctx, ""); err != nil || len(got) != 0 {
+				t.Errorf("the workers that have left are %+v, %v", got, err)
 			}
 			stopped(t, cmd)
 		})
