@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"io"
 	"mime"
 	"net"
 	"net/http"
@@ -59,7 +58,8 @@ func guard(s *Server, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		timely := &timelyBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.cfg.MaxBody), ctl: http.NewResponseController(w), header: h}
-		_ = timely.ctl.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every connection has one
+		s.bodies.begin(timely)
+		defer s.bodies.end(timely, false)
 		r.Body = timely
 	}
 	timely := &timelyWriter{ResponseWriter: w, ctl: http.NewResponseController(w)}
@@ -99,27 +99,6 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 		fmt.Sprintf("%s takes %s", r.URL.Path, strings.Join(allowed, " and "))))
 }
 
-// timelyBody is a body whose deadline is over once it has arrived: what follows,
-// a long poll, has none. One that does not arrive ends its connection: what would
-// still come of it is no request, and is not waited for.
-type timelyBody struct {
-	io.ReadCloser
-	ctl    *http.ResponseController
-	header http.Header // of the answer
-}
-
-func (b *timelyBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	switch err {
-	case nil:
-	case io.EOF:
-		_ = b.ctl.SetReadDeadline(time.Time{})
-	default:
-		b.header.Set("Connection", "close")
-	}
-	return n, err
-}
-
 // timelyWriter ends an answer that its client does not take: it would keep the
 // answer in memory for as long as it likes.
 type timelyWriter struct {
@@ -151,6 +130,10 @@ func (w *timelyWriter) Write(b []byte) (int, error) {
 	w.extend(len(b))
 	return w.ResponseWriter.Write(b)
 }
+
+// SetReadDeadline leaves the deadline of the body as it is: the framework would
+// set its own.
+func (w *timelyWriter) SetReadDeadline(time.Time) error { return nil }
 
 // Unwrap lets an http.ResponseController find the connection's own.
 func (w *timelyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

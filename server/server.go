@@ -77,6 +77,7 @@ type Server struct {
 	streams  chan struct{} // a token for each event stream
 	waits    *waits
 	claimers *claimers
+	bodies   bodies
 	refused  refused
 	origins  *http.CrossOriginProtection
 }
@@ -101,6 +102,7 @@ func New(c *spool.Client, cfg Config) (*Server, error) {
 		origins: http.NewCrossOriginProtection(), streams: make(chan struct{}, cfg.MaxStreams),
 	}
 	s.audit = cmp.Or(cfg.Audit, s.log)
+	s.bodies.coming = map[*timelyBody]struct{}{}
 	s.waits, s.claimers = newWaits(), newClaimers(s.broker)
 	s.life, s.stop = context.WithCancel(context.Background())
 	s.routes()
@@ -114,10 +116,11 @@ func New(c *spool.Client, cfg Config) (*Server, error) {
 const PagesPath = "/ui/"
 
 // Stop ends what waits: claims and awaits are answered with what they have,
-// streams end. Requests that come later are refused. It is idempotent.
+// streams end, and a body that has not arrived has a second more. Requests that come later are refused. It is idempotent.
 func (s *Server) Stop() {
 	s.stop()
 	s.claimers.stop()
+	s.bodies.stop()
 	published.CompareAndSwap(s, nil)
 }
 

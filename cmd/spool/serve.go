@@ -56,6 +56,9 @@ func (c *serveCmd) Run(a *app, parsed *kong.Context) (err error) {
 		return usagef("%v", err)
 	}
 	if c.Check {
+		for _, text := range cfg.Warnings() {
+			a.note("warning: %s", text)
+		}
 		return a.printf("the configuration is right: %s is served on %s", a.place(), cfg.Where())
 	}
 	ctx, stop := interruptible()
@@ -67,7 +70,11 @@ func (c *serveCmd) Run(a *app, parsed *kong.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	return serve.Run(ctx, client, cfg, version(), log, func(url string) {
-		a.note("serving %s on %s (%s); Ctrl-C stops", a.place(), url, client.Broker().Caps().Durability)
+		if cfg.LogFormat == "json" {
+			log.Info("serving", "store", a.place(), "url", url, "durability", client.Broker().Caps().Durability)
+		} else {
+			a.note("serving %s on %s (%s); Ctrl-C stops", a.place(), url, client.Broker().Caps().Durability)
+		}
 		if a.json {
 			_ = errors.Join(a.object(served{url, os.Getpid()}), a.out.Flush()) // nobody may read it
 		}

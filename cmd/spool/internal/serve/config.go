@@ -70,7 +70,7 @@ func Load(file string) (Config, error) {
 	if err != nil {
 		return c, err
 	}
-	if err := wire.Read(b, &c); err != nil {
+	if err := wire.ReadDocument(b, &c, "the file"); err != nil {
 		return c, fmt.Errorf("configuration %s: %w", file, err)
 	}
 	// What it names stands beside it.
@@ -127,6 +127,16 @@ func (c *Config) Check() error {
 	if c.LogFormat != "" && c.LogFormat != "text" && c.LogFormat != "json" {
 		bad("log_format is %.32q: allowed are text and json", c.LogFormat)
 	}
+	for i, host := range c.Hosts {
+		if err := checkHost(host); err != nil {
+			bad("hosts[%d] %w", i, err)
+		}
+	}
+	if dir := filepath.Dir(c.AuditLog); c.AuditLog != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			bad("audit_log: there is no directory %s", dir)
+		}
+	}
 	if err := c.checkAddr(); err != nil {
 		bad("%w", err)
 	}
@@ -153,14 +163,39 @@ func (c *Config) checkAddr() error {
 	if addr == "systemd" {
 		return nil // listen looks at what is passed
 	}
-	host, _, err := net.SplitHostPort(addr)
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("addr is %.64q: HOST:PORT, unix:PATH or systemd would do", addr)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("addr is %.64q: its port is not one of 0 to 65535", addr)
 	}
 	if !guarded && !loopback(host) {
 		return fmt.Errorf("addr is %s, which others can reach, and no credentials are asked for: make one with spool credential, or listen on 127.0.0.1", addr)
 	}
 	return nil
+}
+
+// checkHost refuses what is no name of a host by itself.
+func checkHost(host string) error {
+	if host == "*" || net.ParseIP(host) != nil {
+		return nil
+	}
+	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
+	if host == "" || strings.Trim(host, chars) != "" {
+		return fmt.Errorf("is %.64q: a name or an address would do, without https:// and without a port, or \"*\" for every name", host)
+	}
+	return nil
+}
+
+// Warnings are what is allowed and hardly meant.
+func (c *Config) Warnings() (all []string) {
+	for i := range c.Push {
+		if p := &c.Push[i]; p.SecretEnv == "" {
+			all = append(all, fmt.Sprintf("push[%d]: the deliveries of queue %s are not signed, so that who gets them cannot tell who sent them: set secret_env", i, p.Queue))
+		}
+	}
+	return all
 }
 
 // Where is where it listens, for people.

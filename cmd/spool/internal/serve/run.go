@@ -33,6 +33,9 @@ const (
 // time. The client stays the caller's. ready is called once it listens, with the
 // URL.
 func Run(ctx context.Context, client *spool.Client, c Config, version string, log *slog.Logger, ready func(url string)) (err error) {
+	for _, text := range c.Warnings() {
+		log.Warn(text)
+	}
 	audit, closeAudit, err := c.audit(log)
 	if err != nil {
 		return err
@@ -83,7 +86,10 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 	case err = <-ended:
 	case <-ctx.Done():
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+		log.Info("stopping: requests under way come to their end", "for at most", cmp.Or(time.Duration(c.Shutdown), defaultShutdown).String())
+		began := time.Now()
 		err = c.shutdown(s, h)
+		log.Info("stopped serving", "after", time.Since(began).Round(time.Millisecond).String())
 	}
 	stop()
 	stopUpkeep()
