@@ -77,6 +77,7 @@ type Server struct {
 	streams  chan struct{} // a token for each event stream
 	waits    *waits
 	claimers *claimers
+	feeds    *feeds
 	bodies   bodies
 	refused  refused
 	origins  *http.CrossOriginProtection
@@ -103,7 +104,7 @@ func New(c *spool.Client, cfg Config) (*Server, error) {
 	}
 	s.audit = cmp.Or(cfg.Audit, s.log)
 	s.bodies.coming = map[*timelyBody]struct{}{}
-	s.waits, s.claimers = newWaits(), newClaimers(s.broker)
+	s.waits, s.claimers, s.feeds = newWaits(), newClaimers(s.broker), newFeeds(s.broker)
 	s.life, s.stop = context.WithCancel(context.Background())
 	s.routes()
 	if cfg.Expvar {
