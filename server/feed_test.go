@@ -69,9 +69,7 @@ func TestStreamsEndWithTheirWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.source <- broker.Event{Queue: "q", Setting: &broker.SettingName{Kind: broker.LimitSetting, Name: "l"}}
-		for one := range f.open {
-			f.open[one].stop() // as when the store has lost its clients
-		}
+		f.open["all"].stop() // as when the store has lost its clients
 		synctest.Wait()
 		if got, open := <-s; !open || !strings.HasPrefix(string(got), "event: setting\n") {
 			t.Errorf("got %q, %v", got, open)
