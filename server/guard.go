@@ -241,6 +241,10 @@ func withCertificate(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), certificateKey{}, r.TLS.VerifiedChains[0][0].Subject.String()))
 }
 
+// MayOperate reports whether who makes a request may change what a page shows: see
+// Config.Pages.
+func MayOperate(r *http.Request) bool { return mayDo(r.Context(), Operate) }
+
 // mayRead reports whether the caller of a request may read jobs.
 func mayRead(ctx context.Context) bool { return mayDo(ctx, Read) }
 

@@ -305,6 +305,10 @@ func (s *Server) shortSettle(r *http.Request, kind broker.SettleKind) (*broker.S
 	if err != nil {
 		return nil, err
 	}
+	if errors.Is(answers[0].Err, broker.ErrNotFound) && leased {
+		// There was such a lease, since the id has its token: the job is done and gone.
+		return nil, fmt.Errorf("%w: job %s is settled, and not kept", broker.ErrLeaseLost, id)
+	}
 	return &answers[0], answers[0].Err
 }
 

@@ -101,6 +101,10 @@ func TestEachBadRequestHasItsStatus(t *testing.T) {
 		{"a claim of none", "POST /v1/claim", `{"max":0}`, 400, "allowed are 1 to 1000"},
 		{"a negative wait", "POST /v1/claim", `{"wait":"-1s"}`, 400, "negative"},
 		{"an unknown kind", "POST /v1/settle", `{"settlements":[{"queue":"q","id":"01890a5d-ac96-774b-bcce-b302099a8057","token":"1","kind":"accept"}]}`, 400, "allowed are"},
+		{"a settlement of no kind that is known", "POST /v1/settle", `{"settlements":[{"queue":"q","id":"01890a5d-ac96-774b-bcce-b302099a8057","token":"1","kind":"nak"}]}`, 400, "allowed are ack, nack, snooze"},
+		{"a settlement without a queue", "POST /v1/settle", `{"settlements":[{"id":"01890a5d-ac96-774b-bcce-b302099a8057","token":"1","kind":"ack"}]}`, 400, "settlement 1 of 1: spool: invalid: queue name is empty"},
+		{"a fraction as a priority", "POST /v1/jobs", `{"task":"t","priority":1.0}`, 400, "/priority: a JSON number does not fit here, it wants a whole number in range"},
+		{"a number that is too large", "POST /v1/jobs", `{"task":"t","priority":3000000000}`, 400, "out of range"},
 		{"no state", "GET /v1/queues/q/jobs", "", 400, "state"},
 		{"a bad state", "GET /v1/queues/q/jobs?state=gone", "", 400, "state"},
 		{"a page of none", "GET /v1/queues/q/jobs?state=ready&limit=0", "", 400, "limit"},
@@ -110,7 +114,7 @@ func TestEachBadRequestHasItsStatus(t *testing.T) {
 		{"an age that is none", "GET /v1/queues/q/jobs?state=ready&newer_than=soon", "", 400, "newer_than: "},
 		{"a bad cursor", "GET /v1/queues/q/jobs?state=ready&cursor=xyz", "", 400, "cursor"},
 		{"an unknown parameter", "GET /v1/counts?limit=1", "", 400, "limit"},
-		{"a bad id", "GET /v1/jobs/1", "", 400, "not a job id"},
+		{"a bad id", "GET /v1/jobs/1", "", 400, "not an id"},
 		{"a job that is not there", "GET /v1/jobs/01890a5d-ac96-774b-bcce-b302099a8057", "", 404, "not_found"},
 		{"a path that is not there", "GET /v1/nothing", "", 404, "no_route"},
 		{"another method", "GET /v1/claim", "", 405, "takes POST"},
@@ -269,7 +273,12 @@ func TestTheShortPaths(t *testing.T) {
 	c.do("POST /ack", `{"id":"`+first.text("message.id")+`"}`).want(409) // without the token
 	c.do("POST /nack", `{"id":"`+id+`"}`).want(200).says(`"dead":false`)
 	c.do("POST /ack", `{"id":"`+id+`"}`).want(409).says("lease_lost")
-	c.do("POST /ack", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057.7"}`).want(404)
+	c.do("POST /ack", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057.7"}`).want(409) // it was given out once, and the job is gone
+	c.do("POST /ack", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057"}`).want(404)
+	c.do("POST /enqueue", `{"payload":"once"}`).want(200)
+	gone := c.do("POST /dequeue", "").want(200).text("id")
+	c.do("POST /ack", `{"id":"`+gone+`"}`).want(200)
+	c.do("POST /ack", `{"id":"`+gone+`"}`).want(409).says("lease_lost")
 	c.do("POST /ack", `{"id":"nonsense"}`).want(400)
 	c.do("GET /enqueue", "").want(405)
 	c.do("GET /stats", "").want(200).says(`"failed":1`).says(`"scheduled":1`)
@@ -324,6 +333,10 @@ func TestPagesAreForWhoMaySeeThem(t *testing.T) {
 	as(server.Read).do("GET /ui/queues", "").want(200).says("page /queues for who-read")
 	as(server.Work).do("GET /ui/queues", "").want(403)
 	as(server.Read).do("POST /ui/queues", "").want(403)
+	page := as(server.Read).with("Accept", "text/html").do("POST /ui/queues", "").want(403).says("<h1>The credential does not cover this</h1>").says("it needs the scope operate")
+	if media := page.header.Get("Content-Type"); !strings.HasPrefix(media, "text/html") {
+		t.Errorf("a browser is answered %s", media)
+	}
 	as(server.Operate).do("POST /ui/queues", "").want(200)
 	c.with("Authorization", "Bearer "+secrets[server.Read]).do("GET /ui/", "").want(200)
 	if got := c.do("GET /", "").want(302).header.Get("Location"); got != "/ui/" {

@@ -151,6 +151,9 @@ func (s *Server) settle(ctx context.Context, in *settleIn) (*answer[wire.SettleA
 		if err != nil {
 			return nil, fmt.Errorf("settlement %d of %d: %w", i+1, len(list), err)
 		}
+		if one.Ref.Queue == "" {
+			return nil, fmt.Errorf("settlement %d of %d: %w: queue name is empty", i+1, len(list), broker.ErrInvalid)
+		}
 		if n := len(one.Result); n > s.client.PayloadMax() {
 			return nil, fmt.Errorf("settlement %d of %d: %w: result has %d bytes, the limit is %d", i+1, len(list), broker.ErrTooLarge, n, s.client.PayloadMax())
 		}

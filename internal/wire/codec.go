@@ -65,7 +65,7 @@ func explain(err error, name string) error {
 		switch {
 		case errors.Is(err, json.ErrUnknownName):
 			return fmt.Errorf("%w: %s: there is no such field", broker.ErrInvalid, place)
-		case semantic.Err != nil && semantic.Err.Error() != notString:
+		case semantic.Err != nil && semantic.Err.Error() != notString && !strings.HasSuffix(semantic.Err.Error(), "invalid syntax"):
 			return fmt.Errorf("%w: %s: %w", broker.ErrInvalid, where(place, name), plain(semantic.Err))
 		default:
 			return fmt.Errorf("%w: %s: a JSON %s does not fit here, it wants %s", broker.ErrInvalid, where(place, name), kindName(semantic.JSONKind), wants(semantic))

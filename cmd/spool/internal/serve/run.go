@@ -138,7 +138,7 @@ func (c *Config) pages(client *spool.Client, log, audit *slog.Logger) (http.Hand
 	if c.NoDashboard {
 		return nil, func() error { return nil }, nil
 	}
-	d, err := dashboard.New(client, dashboard.Config{Caller: server.Caller, Audit: audit, Logger: log})
+	d, err := dashboard.New(client, dashboard.Config{Caller: server.Caller, MayChange: server.MayOperate, Audit: audit, Logger: log})
 	if err != nil {
 		return nil, nil, err
 	}
