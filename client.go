@@ -82,6 +82,10 @@ func New(b broker.Broker, cfg Config) *Client {
 // Broker returns the broker below, for what this package does not offer.
 func (c *Client) Broker() broker.Broker { return c.broker }
 
+// PayloadMax is the limit of a payload and of a result, in bytes: that of the
+// Config, or the default.
+func (c *Client) PayloadMax() int { return min(c.payloadMax, broker.MaxCallBytes) }
+
 // Close closes the broker: waiting calls return ErrClosed. Stop the workers
 // first, so that they can give back their jobs: one that still runs ends with
 // ErrClosed. It is idempotent.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/cron"
+	"github.com/spoolq/spool/internal/timetable"
 )
 
 // Schedule enqueues a job at each instant of an expression. Declare it in
@@ -73,42 +74,10 @@ func (s *Schedule) setting(c *Client) (queue string, set broker.Setting, err err
 	sched := broker.Schedule{
 		Spec: s.Spec, Zone: s.Zone, DST: s.DST.String(), Missed: s.Missed.String(), Cap: s.Cap, Grace: s.Grace, Job: job,
 	}
-	if field, _, err := instants(&sched); err != nil {
+	if field, _, err := timetable.Read(&sched); err != nil {
 		return bad(field, err)
 	}
 	return s.Job.Queue(), broker.Setting{Kind: broker.ScheduleSetting, Name: name, Schedule: &sched}, nil
-}
-
-// plan is what a schedule's fields mean.
-type plan struct {
-	cron.Schedule
-	missed cron.CatchUp
-}
-
-// instants reads the fields of a schedule. An error comes with the name of the
-// one that is wrong, and wraps ErrInvalid.
-func instants(s *broker.Schedule) (field string, p plan, err error) {
-	invalid := func(field string, err error) (string, plan, error) {
-		return field, plan{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	dst, err := cron.ParseDST(s.DST)
-	if err != nil {
-		return invalid("DST", err)
-	}
-	if _, err := cron.Zone(s.Zone); err != nil {
-		return invalid("Zone", err)
-	}
-	if p.Schedule, err = cron.New(s.Spec, s.Zone, dst); err != nil {
-		return invalid("Spec", err)
-	}
-	if p.missed.Missed, err = cron.ParseMissed(s.Missed); err != nil {
-		return invalid("Missed", err)
-	}
-	p.missed.Cap, p.missed.Grace = s.Cap, s.Grace
-	if err := p.missed.Validate(); err != nil {
-		return invalid("Cap, Grace", err)
-	}
-	return "", p, nil
 }
 
 // Schedules returns the schedules in force of a queue, sorted; queue "" means

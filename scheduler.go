@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/timetable"
 )
 
 const (
@@ -149,7 +150,7 @@ type planKey struct {
 }
 
 type planned struct {
-	plan
+	timetable.Table
 	err error
 }
 
@@ -214,7 +215,7 @@ func (s *scheduler) serve(ctx context.Context, q *broker.QueueSetting, now time.
 	if due.After(now) {
 		return due, nil
 	}
-	todo := p.Plan(due, now, p.missed)
+	todo := p.Plan(due, now, p.CatchUp)
 	for rest := todo.Run; ; {
 		n := min(len(rest), s.batchOf(q))
 		next := todo.Next
@@ -237,7 +238,7 @@ func (s *scheduler) plan(sched *broker.Schedule, old map[planKey]planned) planne
 	key := planKey{sched.Spec, sched.Zone, sched.DST, sched.Missed, sched.Cap, sched.Grace}
 	p, known := old[key]
 	if !known {
-		_, p.plan, p.err = instants(sched)
+		_, p.Table, p.err = timetable.Read(sched)
 	}
 	s.plans[key] = p
 	return p

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/timetable"
 )
 
 // Settings returns the settings in force of a queue (limits, weights, capacities,
@@ -25,7 +26,7 @@ func (c *Client) Configure(ctx context.Context, queue string, change broker.Chan
 	}
 	for i := range change.Set {
 		if s := change.Set[i].Schedule; s != nil {
-			if _, _, err := instants(s); err != nil {
+			if _, _, err := timetable.Read(s); err != nil {
 				return fmt.Errorf("configure %s: schedule %q: %w", queue, change.Set[i].Name, err)
 			}
 		}

@@ -56,6 +56,12 @@ func NewID() ID {
 	return id
 }
 
+// MarkMask are the bits of a mark.
+const MarkMask = 1<<24 - 1
+
+// Mark is the end of id, which NewJob.MakeMarkedID gave it.
+func (id ID) Mark() uint32 { return uint32(id[13])<<16 | uint32(id[14])<<8 | uint32(id[15]) }
+
 // IsZero reports whether id names no job.
 func (id ID) IsZero() bool { return id == ID{} }
 
@@ -79,7 +85,7 @@ func (id ID) MarshalText() ([]byte, error) { return id.append(nil), nil }
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (id *ID) UnmarshalText(b []byte) (err error) { *id, err = ParseID(string(b)); return err }
 
-var errID = errors.New("not a job id (36 characters, as in 01890a5d-ac96-774b-bcce-b302099a8057)")
+var errID = errors.New("not an id (a UUID of 36 characters, as in 01890a5d-ac96-774b-bcce-b302099a8057)")
 
 // ParseID reads the form that String writes, in either case of letters.
 func ParseID(s string) (ID, error) {

@@ -53,8 +53,17 @@ func (j *NewJob) MakeID() {
 }
 
 // RenewID gives a job that has a new id (see HasNewID) another one, which no job had
-// before either.
+// before either, and which has the same Mark.
 func (j *NewJob) RenewID(id ID) { j.ID, j.made = id, id }
+
+// MakeMarkedID is MakeID for an id that ends with a mark, of which MarkMask are the
+// bits that are kept: a server tells by it for which job it made an id. Ids that
+// one process makes differ before it.
+func (j *NewJob) MakeMarkedID(mark uint32) {
+	j.made = NewID()
+	j.made[13], j.made[14], j.made[15] = byte(mark>>16), byte(mark>>8), byte(mark)
+	j.ID = j.made
+}
 
 // HasNewID reports whether the job's id is known to be new: MakeID made it, or
 // the broker is to make it.

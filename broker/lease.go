@@ -25,7 +25,10 @@ const DefaultLeaseTTL = 30 * time.Second
 // Claimed is what a claim took. Leases may be empty; that is no error.
 type Claimed struct {
 	Leases []Lease
-	More   bool // there may be more to take now: the claim stopped at its bounds
+	// More says that there may be more to take now: the claim stopped at its
+	// bounds. One of them is bytes: with the job that makes its payloads and
+	// headers more than MaxCallBytes, or before it.
+	More bool
 	// NextDue is how long until the next scheduled job of the request's queues
 	// is due; 0 means that none is known.
 	NextDue time.Duration

@@ -53,7 +53,7 @@ func add[I, O any](s *Server, to huma.API, r route, handle func(context.Context,
 		DefaultStatus: r.status, MaxBodyBytes: s.cfg.MaxBody, BodyReadTimeout: bodyTimeout,
 		SkipValidateBody: true, RejectUnknownQueryParameters: true,
 		Metadata:  map[string]any{scopeKey: r.scope},
-		Responses: map[string]*huma.Response{"default": s.problemResponse()},
+		Responses: map[string]*huma.Response{"4XX": s.problemResponse(), "5XX": s.problemResponse(), "default": s.problemResponse()},
 		Security:  []map[string][]string{{"credential": {}}},
 	}
 	if r.scope == Public {
@@ -81,12 +81,19 @@ func newAPI(mux *http.ServeMux, version string) huma.API {
 	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	schemas.RegisterTypeAlias(reflect.TypeFor[jsontext.Value](), reflect.TypeFor[json.RawMessage]()) // any JSON
 	format := huma.Format{
-		Marshal:   func(w io.Writer, v any) error { return wire.Write(w, v) },
+		Marshal: func(w io.Writer, v any) error {
+			b, err := wire.Append(nil, v)
+			if err == nil {
+				_, _ = w.Write(append(b, '\n')) // a client that has gone
+			}
+			return err
+		},
 		Unmarshal: wire.Read,
 	}
 	api := humago.New(mux, huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
+			Servers: []*huma.Server{{URL: "/", Description: "The one that serves this."}},
 			Info: &huma.Info{
 				Title: "spool", Version: version, License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 				Description: "A durable job queue over HTTP. Every call that changes something may be repeated under the same " + callHeader + ".",
@@ -103,6 +110,40 @@ func newAPI(mux *http.ServeMux, version string) huma.API {
 	})
 	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) { next(&context400{ctx}) })
 	return api
+}
+
+// tidy takes out of the description what the framework puts there and nothing
+// answers: its own errors, and null in place of a list.
+func tidy(api huma.API) {
+	all := api.OpenAPI().Components.Schemas.Map()
+	delete(all, "ErrorModel")
+	delete(all, "ErrorDetail")
+	for _, s := range all {
+		noNull(s)
+	}
+	for _, path := range api.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{path.Get, path.Post, path.Delete} {
+			if op == nil {
+				continue
+			}
+			for _, p := range op.Parameters {
+				noNull(p.Schema)
+			}
+		}
+	}
+}
+
+func noNull(s *huma.Schema) {
+	if s == nil {
+		return
+	}
+	if s.Type == huma.TypeArray {
+		s.Nullable = false
+	}
+	noNull(s.Items)
+	for _, p := range s.Properties {
+		noNull(p)
+	}
 }
 
 // ownProblems turns the framework's errors into problems.

@@ -22,6 +22,7 @@ const (
 	Work    Scope = "work"
 	Read    Scope = "read"
 	Operate Scope = "operate"
+	Anyone  Scope = "any" // whatever a credential covers
 )
 
 // Scopes lists those that a credential can have.
@@ -82,7 +83,14 @@ func newKeyring(list []Credential) (keyring, error) {
 // Check says what is wrong with c.
 func (c *Credential) Check() error {
 	if b, err := hex.DecodeString(c.Hash); err != nil || len(b) != sha256.Size {
-		return errors.New("hash is not a SHA-256 in 64 hexadecimal digits; spool credential makes one")
+		command := "spool credential NAME --scope SCOPE"
+		if c.Name != "" && len(c.Scopes) > 0 {
+			command = "spool credential " + c.Name
+			for _, scope := range c.Scopes {
+				command += " --scope " + string(scope)
+			}
+		}
+		return fmt.Errorf("hash is not a SHA-256 in 64 hexadecimal digits: make a secret and its hash with: %s", command)
 	}
 	if c.Name == "" {
 		return errors.New("it has no name")

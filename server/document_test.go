@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"log/slog"
 	"testing"
 
@@ -23,6 +25,35 @@ func newServer(t testing.TB, cfg server.Config) *server.Server {
 	}
 	t.Cleanup(func() { s.Stop(); c.Close() })
 	return s
+}
+
+func TestTheDescriptionSaysNoMoreThanThereIs(t *testing.T) {
+	c := newCaller(t, server.Config{})
+	var doc struct {
+		Servers []struct{ URL string }
+		Paths   map[string]map[string]struct {
+			Responses map[string]any
+		}
+	}
+	got := c.do("GET /v1/openapi.json", "").want(200)
+	if err := json.Unmarshal(got.body, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Servers) != 1 || doc.Servers[0].URL != "/" {
+		t.Errorf("the servers are %v", doc.Servers)
+	}
+	for _, none := range []string{"ErrorModel", "ErrorDetail", `["array","null"]`} {
+		if bytes.Contains(got.body, []byte(none)) {
+			t.Errorf("it says %s", none)
+		}
+	}
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			if op.Responses["4XX"] == nil {
+				t.Errorf("%s %s is never refused", method, path)
+			}
+		}
+	}
 }
 
 func TestTheDescriptionIsRight(t *testing.T) { servertest.Document(t, newServer(t, server.Config{})) }

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"io"
 	"mime"
 	"net"
 	"net/http"
@@ -59,23 +58,25 @@ func guard(s *Server, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		timely := &timelyBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.cfg.MaxBody), ctl: http.NewResponseController(w), header: h}
-		_ = timely.ctl.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every connection has one
+		s.bodies.begin(timely)
+		defer s.bodies.end(timely, false)
 		r.Body = timely
 	}
 	timely := &timelyWriter{ResponseWriter: w, ctl: http.NewResponseController(w)}
 	defer timely.extend(0) // what is left in the buffers
-	s.mux.ServeHTTP(timely, r)
+	s.mux.ServeHTTP(timely, withCertificate(r))
 }
 
 // mediaProblem refuses a body that does not say that it is JSON: a page of
 // somebody else can make a browser send any other without asking.
 func mediaProblem(r *http.Request) *wire.Problem {
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err == nil && media == "application/json" {
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset := strings.ToLower(params["charset"])
+	if err == nil && media == "application/json" && (charset == "" || charset == "utf-8") {
 		return nil
 	}
 	return wire.NewProblem(wire.CodeMedia, http.StatusUnsupportedMediaType, "The body has a content type that is not taken",
-		fmt.Sprintf("it is %.64q: send it with Content-Type: application/json", r.Header.Get("Content-Type")))
+		fmt.Sprintf("it is %.64q: send it in UTF-8, with Content-Type: application/json", r.Header.Get("Content-Type")))
 }
 
 // noRoute answers a request that no other handler is for.
@@ -96,27 +97,6 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
 	fail(w, wire.NewProblem(wire.CodeMethod, http.StatusMethodNotAllowed, "This path does not take this method",
 		fmt.Sprintf("%s takes %s", r.URL.Path, strings.Join(allowed, " and "))))
-}
-
-// timelyBody is a body whose deadline is over once it has arrived: what follows,
-// a long poll, has none. One that does not arrive ends its connection: what would
-// still come of it is no request, and is not waited for.
-type timelyBody struct {
-	io.ReadCloser
-	ctl    *http.ResponseController
-	header http.Header // of the answer
-}
-
-func (b *timelyBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	switch err {
-	case nil:
-	case io.EOF:
-		_ = b.ctl.SetReadDeadline(time.Time{})
-	default:
-		b.header.Set("Connection", "close")
-	}
-	return n, err
 }
 
 // timelyWriter ends an answer that its client does not take: it would keep the
@@ -150,6 +130,10 @@ func (w *timelyWriter) Write(b []byte) (int, error) {
 	w.extend(len(b))
 	return w.ResponseWriter.Write(b)
 }
+
+// SetReadDeadline leaves the deadline of the body as it is: the framework would
+// set its own.
+func (w *timelyWriter) SetReadDeadline(time.Time) error { return nil }
 
 // Unwrap lets an http.ResponseController find the connection's own.
 func (w *timelyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -193,6 +177,9 @@ func (s *Server) authorize(ctx huma.Context, next func(huma.Context)) {
 	scope, _ := ctx.Operation().Metadata[scopeKey].(Scope)
 	k, p := s.admit(ctx.Header("Authorization"), scope)
 	if p != nil {
+		if scope == Operate && k != nil {
+			_ = s.record(context.WithValue(ctx.Context(), callerKey{}, k), ctx.Operation().OperationID, ctx.Param("queue"), p)
+		}
 		if p.Status == http.StatusUnauthorized {
 			ctx.SetHeader("WWW-Authenticate", challenge)
 		}
@@ -207,8 +194,8 @@ func (s *Server) authorize(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// admit returns the key of a caller, nil when none is needed, or why it is
-// refused.
+// admit returns the key of a caller, nil when none is needed or known, and why it
+// is refused.
 func (s *Server) admit(authorization string, scope Scope) (*key, *wire.Problem) {
 	if scope == Public || len(s.keys) == 0 {
 		return nil, nil
@@ -217,10 +204,13 @@ func (s *Server) admit(authorization string, scope Scope) (*key, *wire.Problem) 
 	switch {
 	case k == nil && authorization == "":
 		return nil, wire.NewProblem(wire.CodeUnauthorized, http.StatusUnauthorized, "A credential is needed", "send it as: Authorization: Bearer …")
+	case k == nil && strings.HasPrefix(strings.ToLower(authorization), "basic "):
+		return nil, wire.NewProblem(wire.CodeUnauthorized, http.StatusUnauthorized, "The credential is not known",
+			"a user and a password count at /ui/ alone: send the secret as: Authorization: Bearer …")
 	case k == nil:
 		return nil, wire.NewProblem(wire.CodeUnauthorized, http.StatusUnauthorized, "The credential is not known", "")
-	case !k.scopes[scope]:
-		return nil, wire.NewProblem(wire.CodeForbidden, http.StatusForbidden, "The credential does not cover this", "it needs the scope "+string(scope))
+	case scope != Anyone && !k.scopes[scope]:
+		return k, wire.NewProblem(wire.CodeForbidden, http.StatusForbidden, "The credential does not cover this", "it needs the scope "+string(scope))
 	}
 	return k, nil
 }
@@ -233,5 +223,32 @@ func caller(ctx context.Context) string {
 	if k, ok := ctx.Value(callerKey{}).(*key); ok {
 		return k.name
 	}
+	if name, ok := ctx.Value(certificateKey{}).(string); ok {
+		return name
+	}
 	return "anybody"
+}
+
+// certificateKey is where a request's context has the name in the certificate that
+// its client showed.
+type certificateKey struct{}
+
+// withCertificate remembers whom a client's certificate names.
+func withCertificate(r *http.Request) *http.Request {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return r
+	}
+	return r.WithContext(context.WithValue(r.Context(), certificateKey{}, r.TLS.VerifiedChains[0][0].Subject.String()))
+}
+
+// MayOperate reports whether who makes a request may change what a page shows: see
+// Config.Pages.
+func MayOperate(r *http.Request) bool { return mayDo(r.Context(), Operate) }
+
+// mayRead reports whether the caller of a request may read jobs.
+func mayRead(ctx context.Context) bool { return mayDo(ctx, Read) }
+
+func mayDo(ctx context.Context, scope Scope) bool {
+	k, ok := ctx.Value(callerKey{}).(*key)
+	return !ok || k.scopes[scope]
 }

@@ -25,7 +25,7 @@ func (s *Server) metricsRoutes() {
 			continue
 		}
 		s.mux.HandleFunc(p.pattern, func(w http.ResponseWriter, r *http.Request) {
-			if problem := s.allow(w, r, Read); problem != nil {
+			if _, problem := s.allow(w, r, Read); problem != nil {
 				fail(w, problem)
 				return
 			}

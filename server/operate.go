@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/timetable"
 	"github.com/spoolq/spool/internal/wire"
 )
 
@@ -46,15 +48,14 @@ type commandIn struct {
 }
 
 func (s *Server) command(ctx context.Context, what string, kind broker.CommandKind, in *commandIn) (*answer[wire.Step], error) {
+	var step broker.Step
 	cmd, err := in.Body.Command(kind, in.Queue)
-	if err != nil {
+	if err == nil {
+		step, err = s.broker.Apply(ctx, in.call(), cmd)
+	}
+	if err := s.record(ctx, what, in.Queue, err, filterOf(&in.Body.Filter), "changed", step.Changed); err != nil {
 		return nil, err
 	}
-	step, err := s.broker.Apply(ctx, in.call(), cmd)
-	if err != nil {
-		return nil, err
-	}
-	s.audit.InfoContext(ctx, "operator", "who", caller(ctx), "did", what, "queue", in.Queue, "filter", in.Body.Filter, "changed", step.Changed)
 	return &answer[wire.Step]{wire.Step(step)}, nil
 }
 
@@ -65,10 +66,9 @@ type pauseIn struct {
 
 func (s *Server) pause(ctx context.Context, what string, kind broker.CommandKind, in *pauseIn) (*answer[wire.Step], error) {
 	step, err := s.broker.Apply(ctx, in.call(), broker.Command{Kind: kind, Filter: broker.Filter{Queue: in.Queue}})
-	if err != nil {
+	if err := s.record(ctx, what, in.Queue, err, "changed", step.Changed); err != nil {
 		return nil, err
 	}
-	s.audit.InfoContext(ctx, "operator", "who", caller(ctx), "did", what, "queue", in.Queue, "changed", step.Changed)
 	return &answer[wire.Step]{wire.Step(step)}, nil
 }
 
@@ -79,16 +79,33 @@ type configureIn struct {
 }
 
 func (s *Server) configure(ctx context.Context, in *configureIn) (*empty, error) {
+	said := changeOf(&in.Body) // before anything is put into other forms
 	change, err := in.Body.Change()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.checkSettings(change.Set)
 	}
-	if err := s.broker.Configure(ctx, in.call(), in.Queue, change); err != nil {
-		return nil, err
+	if err == nil {
+		err = s.broker.Configure(ctx, in.call(), in.Queue, change)
 	}
-	s.audit.InfoContext(ctx, "operator", "who", caller(ctx), "did", "change settings", "queue", in.Queue, "owner", change.Owner,
-		"set", len(change.Set), "clear", change.Clear, "pause", change.Pause, "resume", change.Resume)
-	return nil, nil
+	return nil, s.record(ctx, "change settings", in.Queue, err, said...)
+}
+
+// checkSettings checks of settings what a broker leaves to its client: when a
+// schedule fires, and how much its job has.
+func (s *Server) checkSettings(list []broker.Setting) error {
+	for i := range list {
+		one := list[i].Schedule
+		if one == nil || list[i].Kind != broker.ScheduleSetting {
+			continue
+		}
+		if field, _, err := timetable.Read(one); err != nil {
+			return fmt.Errorf("/set/%d/schedule: %s: %w", i, strings.ToLower(field), err)
+		}
+		if err := one.Job.Validate(s.client.PayloadMax()); err != nil {
+			return fmt.Errorf("/set/%d/schedule/job: %w", i, err)
+		}
+	}
+	return nil
 }
 
 type tickIn struct {
@@ -104,7 +121,7 @@ func (s *Server) tick(ctx context.Context, in *tickIn) (*answer[wire.Ticked], er
 		return nil, err
 	}
 	for i := range jobs {
-		if err := jobs[i].Validate(0); err != nil {
+		if err := jobs[i].Validate(s.client.PayloadMax()); err != nil {
 			return nil, fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
 		}
 	}

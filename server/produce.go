@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -28,7 +29,9 @@ func (s *Server) produceRoutes() {
 	register(s, route{
 		method: http.MethodPost, path: "/v1/await", id: "await", tag: "produce", scope: Produce,
 		summary: "Wait until one of some jobs is final",
-		doc:     "Answers those that are, and those that are not known (any more), as soon as there is one, or nothing when the wait is over.",
+		doc: "Answers those that are, and those that are not known (any more), as soon as there is one, or nothing when the wait is over. " +
+			"Of many that have large results it answers some: wait for the others again. " +
+			"The payload is left out for a credential without the scope read: who enqueued the job knows it.",
 	}, s.await)
 }
 
@@ -85,7 +88,8 @@ func (s *Server) enqueueMany(ctx context.Context, in *enqueueManyIn) (*answer[wi
 
 // enqueue adds jobs, after everything about them that needs no store is checked.
 func (s *Server) enqueue(ctx context.Context, c broker.Call, queue string, jobs []broker.NewJob, wait time.Duration) ([]broker.Enqueued, error) {
-	if err := s.checkJobs(queue, jobs); err != nil {
+	made, err := s.checkJobs(queue, jobs)
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := s.waiting(ctx)
@@ -99,6 +103,9 @@ func (s *Server) enqueue(ctx context.Context, c broker.Call, queue string, jobs 
 			if isFull {
 				s.refused.rejected.Add(1)
 			}
+			if err == nil {
+				err = checkAnswers(c, queue, jobs, made, answers)
+			}
 			return answers, err
 		}
 		if first {
@@ -110,28 +117,30 @@ func (s *Server) enqueue(ctx context.Context, c broker.Call, queue string, jobs 
 	}
 }
 
-// checkJobs checks jobs, and gives ids to those that have none.
-func (s *Server) checkJobs(queue string, jobs []broker.NewJob) error {
+// checkJobs checks jobs, and gives ids to those that have none: made says which.
+func (s *Server) checkJobs(queue string, jobs []broker.NewJob) (made []bool, err error) {
 	if err := broker.ValidName(queue); err != nil {
-		return fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: queue name %w", broker.ErrInvalid, err)
 	}
 	if n := len(jobs); n > s.caps.MaxBatch {
-		return fmt.Errorf("%w: %d jobs in one call, the limit is %d", broker.ErrTooLarge, n, s.caps.MaxBatch)
+		return nil, fmt.Errorf("%w: %d jobs in one call, the limit is %d", broker.ErrTooLarge, n, s.caps.MaxBatch)
 	}
 	size := 0
+	made = make([]bool, len(jobs))
 	for i := range jobs {
-		if err := jobs[i].Validate(0); err != nil {
-			return fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
+		if err := jobs[i].Validate(s.client.PayloadMax()); err != nil {
+			return nil, fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
 		}
 		if jobs[i].ID.IsZero() {
-			jobs[i].MakeID()
+			jobs[i].MakeMarkedID(markOf(queue, &jobs[i]))
+			made[i] = true
 		}
 		size += jobs[i].Size()
 	}
 	if size > s.caps.MaxBytes {
-		return fmt.Errorf("%w: jobs of %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, s.caps.MaxBytes)
+		return nil, fmt.Errorf("%w: jobs of %d bytes in one call, the limit is %d", broker.ErrTooLarge, size, s.caps.MaxBytes)
 	}
-	return nil
+	return made, nil
 }
 
 // cut bounds a wait.
@@ -164,11 +173,54 @@ func (s *Server) await(ctx context.Context, in *lookupIn) (*answer[wire.Page], e
 	}
 	ctx, cancel := s.waiting(ctx)
 	defer cancel()
-	jobs, err := s.broker.Await(ctx, in.Body.Refs(), s.cut(time.Duration(in.Body.Wait)))
+	jobs, err := s.final(ctx, in.Body.Refs(), s.cut(time.Duration(in.Body.Wait)))
 	if err != nil {
 		return nil, err
 	}
+	if !mayRead(ctx) {
+		for i := range jobs {
+			jobs[i].Payload = nil
+		}
+	}
 	return &answer[wire.Page]{wire.PageOf(jobs, "")}, nil
+}
+
+// final waits until one of some jobs is final. Those that are already are read in
+// steps, and no further than until an answer is full.
+func (s *Server) final(ctx context.Context, refs []broker.Ref, wait time.Duration) ([]broker.Job, error) {
+	if len(refs) > awaitStep {
+		var all []broker.Job
+		for some := range slices.Chunk(refs, awaitStep) {
+			jobs, err := s.broker.Await(ctx, some, 0)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, jobs...)
+			if cut := full(all); cut < len(all) {
+				return all[:cut], nil
+			}
+		}
+		if len(all) > 0 {
+			return all, nil
+		}
+	}
+	jobs, err := s.broker.Await(ctx, refs, wait)
+	return jobs[:full(jobs)], err
+}
+
+// awaitStep is how many jobs are read at a time that are waited for.
+const awaitStep = 32
+
+// full is how many of some jobs are an answer: those with which their payloads and
+// results are pageBytes.
+func full(jobs []broker.Job) int {
+	size := 0
+	for i := range jobs {
+		if size += len(jobs[i].Payload) + len(jobs[i].Result); size > pageBytes {
+			return i + 1
+		}
+	}
+	return len(jobs)
 }
 
 // maxRefs is how many jobs one call can name.

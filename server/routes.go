@@ -13,5 +13,6 @@ func (s *Server) routes() {
 	s.seedRoutes()
 	s.pageRoutes()
 	s.metricsRoutes()
+	tidy(s.api)
 	s.mux.HandleFunc("/", s.noRoute)
 }

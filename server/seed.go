@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -42,16 +44,29 @@ func (s *Server) seedRoutes() {
 		{"GET /depth", Read, s.shortDepth},
 		{"GET /healthz", Public, s.shortHealth},
 	} {
-		s.plain(p.pattern, p.scope, p.handle)
+		parameter := ""
+		if p.pattern == "POST /dequeue" {
+			parameter = "wait"
+		}
+		s.plain(p.pattern, p.scope, func(r *http.Request) (any, error) {
+			if err := onlyQuery(r, parameter); err != nil {
+				return nil, err
+			}
+			return p.handle(r)
+		})
 	}
 }
 
 // plain adds a handler beside the framework.
 func (s *Server) plain(pattern string, scope Scope, handle func(r *http.Request) (any, error)) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if problem := s.allow(w, r, scope); problem != nil {
+		k, problem := s.allow(w, r, scope)
+		if problem != nil {
 			fail(w, problem)
 			return
+		}
+		if k != nil {
+			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, k))
 		}
 		v, err := handle(r)
 		if err != nil {
@@ -64,12 +79,12 @@ func (s *Server) plain(pattern string, scope Scope, handle func(r *http.Request)
 }
 
 // allow looks at the credential of a request beside the framework.
-func (s *Server) allow(w http.ResponseWriter, r *http.Request, scope Scope) *wire.Problem {
-	_, p := s.admit(r.Header.Get("Authorization"), scope)
+func (s *Server) allow(w http.ResponseWriter, r *http.Request, scope Scope) (*key, *wire.Problem) {
+	k, p := s.admit(r.Header.Get("Authorization"), scope)
 	if p != nil && p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
-	return p
+	return k, p
 }
 
 // short reads the body of a call beside the framework.
@@ -153,6 +168,9 @@ func (s *Server) shortEnqueue(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if answers[0].Existing && !mayRead(r.Context()) { // it may be somebody else's
+		return map[string]any{"message": map[string]broker.ID{"id": answers[0].ID}, "created": false}, nil
+	}
 	got, err := s.broker.Get(r.Context(), []broker.Ref{{Queue: shortQueue, ID: answers[0].ID}})
 	if err != nil {
 		return nil, err
@@ -181,20 +199,19 @@ func (s *Server) shortDequeue(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var wait wire.Duration
-	if text := r.URL.Query().Get("wait"); text != "" {
-		if err := wait.UnmarshalText([]byte(text)); err != nil {
-			return nil, fmt.Errorf("%w: wait: %w", broker.ErrInvalid, err)
-		}
-	}
-	if err := spend(r); err != nil {
+	wait, err := shortWait(r)
+	if err != nil {
 		return nil, err
 	}
+	request := broker.ClaimRequest{Queues: []string{shortQueue}, Max: 1, Worker: "dequeue", Remote: true, Wait: s.cut(wait)}
+	done, err := s.claimers.claim(r.Context(), &request)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	ctx, cancel := s.waiting(r.Context())
 	defer cancel()
-	got, err := s.broker.Claim(ctx, call, broker.ClaimRequest{
-		Queues: []string{shortQueue}, Max: 1, Worker: "dequeue", Remote: true, Wait: s.cut(time.Duration(wait)),
-	})
+	got, err := s.broker.Claim(ctx, call, request)
 	if err != nil && r.Context().Err() == nil && errors.Is(err, context.Canceled) {
 		err = nil // the server stops
 	}
@@ -205,6 +222,51 @@ func (s *Server) shortDequeue(r *http.Request) (any, error) {
 		return nil, wire.NewProblem("empty", http.StatusNotFound, "The queue is empty", "nothing is ready now")
 	}
 	return messageOf(&got.Leases[0].Job, got.Leases[0].Token), nil
+}
+
+// shortWait is how long a dequeue waits: a parameter of its query, or a field of
+// its body, which may be left out.
+func shortWait(r *http.Request) (time.Duration, error) {
+	var in struct {
+		Wait wire.Duration `json:"wait"`
+	}
+	// To its end: before that nobody would notice that the client has gone, and a
+	// job would be leased to it.
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		return 0, bodyError(err)
+	}
+	if len(bytes.TrimSpace(b)) > 0 {
+		if err := wire.Read(b, &in); err != nil {
+			return 0, err
+		}
+	}
+	if query := r.URL.Query(); query.Has("wait") {
+		if err := in.Wait.UnmarshalText([]byte(query.Get("wait"))); err != nil {
+			return 0, fmt.Errorf("%w: wait: %w", broker.ErrInvalid, err)
+		}
+	}
+	if in.Wait < 0 {
+		return 0, fmt.Errorf("%w: wait %v is negative", broker.ErrInvalid, in.Wait)
+	}
+	return time.Duration(in.Wait), nil
+}
+
+// onlyQuery refuses parameters of a query that a short path does not have.
+func onlyQuery(r *http.Request, allowed string) error {
+	if r.URL.RawQuery == "" {
+		return nil
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return fmt.Errorf("%w: query: %w", broker.ErrInvalid, err)
+	}
+	for name := range values {
+		if name != allowed {
+			return fmt.Errorf("%w: query: there is no parameter %.64q here: this path is of the queue %s", broker.ErrInvalid, name, shortQueue)
+		}
+	}
+	return nil
 }
 
 // shortSettle ends the lease that the id of a message carries.
@@ -242,6 +304,10 @@ func (s *Server) shortSettle(r *http.Request, kind broker.SettleKind) (*broker.S
 	answers, err := s.broker.Settle(r.Context(), call, []broker.Settlement{settlement})
 	if err != nil {
 		return nil, err
+	}
+	if errors.Is(answers[0].Err, broker.ErrNotFound) && leased {
+		// There was such a lease, since the id has its token: the job is done and gone.
+		return nil, fmt.Errorf("%w: job %s is settled, and not kept", broker.ErrLeaseLost, id)
 	}
 	return &answers[0], answers[0].Err
 }

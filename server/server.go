@@ -72,12 +72,15 @@ type Server struct {
 	mux    *http.ServeMux
 	api    huma.API
 
-	life    context.Context // of waits; ends with Stop
-	stop    context.CancelFunc
-	streams chan struct{} // a token for each event stream
-	waits   *waits
-	refused refused
-	origins *http.CrossOriginProtection
+	life     context.Context // of waits; ends with Stop
+	stop     context.CancelFunc
+	streams  chan struct{} // a token for each event stream
+	waits    *waits
+	claimers *claimers
+	feeds    *feeds
+	bodies   bodies
+	refused  refused
+	origins  *http.CrossOriginProtection
 }
 
 // New returns a server of c, which stays the caller's. It returns an error when
@@ -100,7 +103,8 @@ func New(c *spool.Client, cfg Config) (*Server, error) {
 		origins: http.NewCrossOriginProtection(), streams: make(chan struct{}, cfg.MaxStreams),
 	}
 	s.audit = cmp.Or(cfg.Audit, s.log)
-	s.waits = newWaits()
+	s.bodies.coming = map[*timelyBody]struct{}{}
+	s.waits, s.claimers, s.feeds = newWaits(), newClaimers(s.broker), newFeeds(s.broker)
 	s.life, s.stop = context.WithCancel(context.Background())
 	s.routes()
 	if cfg.Expvar {
@@ -113,9 +117,11 @@ func New(c *spool.Client, cfg Config) (*Server, error) {
 const PagesPath = "/ui/"
 
 // Stop ends what waits: claims and awaits are answered with what they have,
-// streams end. Requests that come later are refused. It is idempotent.
+// streams end, and a body that has not arrived has a second more. Requests that come later are refused. It is idempotent.
 func (s *Server) Stop() {
 	s.stop()
+	s.claimers.stop()
+	s.bodies.stop()
 	published.CompareAndSwap(s, nil)
 }
 

@@ -69,11 +69,22 @@ func TestSettingsOverHTTP(t *testing.T) {
 
 func TestEachBadRequestHasItsStatus(t *testing.T) {
 	c := newCaller(t, server.Config{MaxBody: 4 << 20})
+	large := strings.Repeat("x", 1<<20)
 	for _, r := range []struct {
 		name, what, body string
 		code             int
 		says             string
 	}{
+		{"a schedule of a minute that there is none of", "POST /v1/queues/q/settings", `{"set":[{"kind":"weight","name":"a","weight":1},{"kind":"schedule","name":"s","schedule":{"spec":"61 * * * *","job":{"task":"x"}}}]}`, 400, "/set/1/schedule: spec: "},
+		{"a schedule that never fires", "POST /v1/queues/q/settings", `{"set":[{"kind":"schedule","name":"s","schedule":{"spec":"30 2 31 2 *","job":{"task":"x"}}}]}`, 400, "/set/0/schedule: spec: "},
+		{"a schedule in a zone that there is none of", "POST /v1/queues/q/settings", `{"set":[{"kind":"schedule","name":"s","schedule":{"spec":"0 2 * * *","zone":"Mars/Base","job":{"task":"x"}}}]}`, 400, "/set/0/schedule: zone: "},
+		{"a schedule of an unknown policy", "POST /v1/queues/q/settings", `{"set":[{"kind":"schedule","name":"s","schedule":{"spec":"0 2 * * *","missed":"some","job":{"task":"x"}}}]}`, 400, "/set/0/schedule: missed: "},
+		{"a payload over the limit", "POST /v1/jobs", `{"task":"t","payload":"` + large + `"}`, 413, "payload has 1048578 bytes, the limit is 1048576"},
+		{"a payload over the limit among others", "POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"t","payload":"` + large + `"}]}`, 413, "job 2 of 2: "},
+		{"a payload over the limit on the short path", "POST /enqueue", `{"payload":"` + large + `x"}`, 413, "payload has 1048577 bytes"},
+		{"a payload over the limit in a schedule", "POST /v1/queues/q/settings", `{"set":[{"kind":"schedule","name":"s","schedule":{"spec":"0 2 * * *","job":{"task":"x","payload":"` + large + `"}}}]}`, 413, "/set/0/schedule/job: "},
+		{"a result over the limit", "POST /v1/settle", `{"settlements":[{"queue":"q","id":"01890a5d-ac96-774b-bcce-b302099a8057","token":"1","kind":"ack","result":"` + large + `"}]}`, 413, "result has 1048578 bytes"},
+		{"a follow-up over the limit", "POST /v1/settle", `{"settlements":[{"queue":"q","id":"01890a5d-ac96-774b-bcce-b302099a8057","token":"1","kind":"ack","follow_ups":[{"queue":"q","job":{"task":"t","payload":"` + large + `"}}]}]}`, 413, "follow-up 1: "},
 		{"no body", "POST /v1/jobs", "", 400, "body is required"},
 		{"half a body", "POST /v1/jobs", `{"task"`, 400, "not JSON"},
 		{"an unknown field", "POST /v1/jobs", `{"task":"t","x":1}`, 400, "/x: there is no such field"},
@@ -90,6 +101,10 @@ func TestEachBadRequestHasItsStatus(t *testing.T) {
 		{"a claim of none", "POST /v1/claim", `{"max":0}`, 400, "allowed are 1 to 1000"},
 		{"a negative wait", "POST /v1/claim", `{"wait":"-1s"}`, 400, "negative"},
 		{"an unknown kind", "POST /v1/settle", `{"settlements":[{"queue":"q","id":"01890a5d-ac96-774b-bcce-b302099a8057","token":"1","kind":"accept"}]}`, 400, "allowed are"},
+		{"a settlement of no kind that is known", "POST /v1/settle", `{"settlements":[{"queue":"q","id":"01890a5d-ac96-774b-bcce-b302099a8057","token":"1","kind":"nak"}]}`, 400, "allowed are ack, nack, snooze"},
+		{"a settlement without a queue", "POST /v1/settle", `{"settlements":[{"id":"01890a5d-ac96-774b-bcce-b302099a8057","token":"1","kind":"ack"}]}`, 400, "settlement 1 of 1: spool: invalid: queue name is empty"},
+		{"a fraction as a priority", "POST /v1/jobs", `{"task":"t","priority":1.0}`, 400, "/priority: a JSON number does not fit here, it wants a whole number in range"},
+		{"a number that is too large", "POST /v1/jobs", `{"task":"t","priority":3000000000}`, 400, "out of range"},
 		{"no state", "GET /v1/queues/q/jobs", "", 400, "state"},
 		{"a bad state", "GET /v1/queues/q/jobs?state=gone", "", 400, "state"},
 		{"a page of none", "GET /v1/queues/q/jobs?state=ready&limit=0", "", 400, "limit"},
@@ -99,7 +114,7 @@ func TestEachBadRequestHasItsStatus(t *testing.T) {
 		{"an age that is none", "GET /v1/queues/q/jobs?state=ready&newer_than=soon", "", 400, "newer_than: "},
 		{"a bad cursor", "GET /v1/queues/q/jobs?state=ready&cursor=xyz", "", 400, "cursor"},
 		{"an unknown parameter", "GET /v1/counts?limit=1", "", 400, "limit"},
-		{"a bad id", "GET /v1/jobs/1", "", 400, "not a job id"},
+		{"a bad id", "GET /v1/jobs/1", "", 400, "not an id"},
 		{"a job that is not there", "GET /v1/jobs/01890a5d-ac96-774b-bcce-b302099a8057", "", 404, "not_found"},
 		{"a path that is not there", "GET /v1/nothing", "", 404, "no_route"},
 		{"another method", "GET /v1/claim", "", 405, "takes POST"},
@@ -113,6 +128,8 @@ func TestEachBadRequestHasItsStatus(t *testing.T) {
 		})
 	}
 	c.do("GET /v1/counts", "").want(200).says(`{"counts":[]}`)
+	c.do("GET /v1/settings", "").want(200).says(`{"settings":[]}`)
+	c.do("GET /v1/caps", "").want(200).says(`"max_payload":1048576`)
 }
 
 func TestAListByAge(t *testing.T) {
@@ -139,6 +156,24 @@ func TestAnIDOfACallIsNotForACallOfMore(t *testing.T) {
 	}
 	c.do("POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"t"},{"task":"t"}]}`).want(400).says("that of another call")
 	c.do("POST /v1/jobs", `{"task":"t"}`).want(400).says("that of another call")
+	c.do("POST /v1/queues/q/jobs", `{"jobs":[{"task":"t"},{"task":"other"}]}`).want(400).says("that of another call, for another job 2 of 2")
+	c.do("POST /v1/queues/p/jobs", `{"jobs":[{"task":"t"},{"task":"t"}]}`).want(400).says("that of another call")
+	for _, of := range []struct{ name, first, other string }{
+		{"another payload", `{"task":"t","payload":{"a":1}}`, `{"task":"t","payload":{"a":2}}`},
+		{"another id", `{"task":"t","id":"01890a5d-ac96-774b-bcce-b302099a8001"}`, `{"task":"t","id":"01890a5d-ac96-774b-bcce-b302099a8002"}`},
+		{"an id in place of none", `{"task":"t"}`, `{"task":"t","id":"01890a5d-ac96-774b-bcce-b302099a8003"}`},
+		{"none in place of an id", `{"task":"t","id":"01890a5d-ac96-774b-bcce-b302099a8004"}`, `{"task":"t"}`},
+		{"another delay", `{"task":"t","delay":"1h"}`, `{"task":"t","delay":"2h"}`},
+		{"another header", `{"task":"t","headers":{"a":"b"}}`, `{"task":"t","headers":{"a":"c"}}`},
+		{"a key", `{"task":"t","payload":1}`, `{"task":"t","payload":1,"key":"k"}`},
+	} {
+		c := c.with("Spool-Call-ID", broker.NewID().String())
+		first := c.do("POST /v1/jobs", of.first).want(201)
+		if again := c.do("POST /v1/jobs", of.first).want(201); string(again.body) != string(first.body) {
+			t.Errorf("%s: the repeat is answered %s, the first %s", of.name, again.body, first.body)
+		}
+		c.do("POST /v1/jobs", of.other).want(400).says("that of another call")
+	}
 }
 
 func TestABodyHasToSayThatItIsJSON(t *testing.T) {
@@ -184,7 +219,7 @@ func TestEveryRouteWantsItsScope(t *testing.T) {
 		{"GET /v1/queues/q/jobs/" + id + "/payload", "", server.Read}, {"GET /v1/queues/q/jobs/" + id + "/result", "", server.Read},
 		{"GET /v1/queues/q/jobs?state=ready", "", server.Read}, {"POST /v1/queues/q/search", `{"filter":{"states":["ready"]}}`, server.Read},
 		{"POST /v1/lookup", `{"jobs":[]}`, server.Read}, {"GET /v1/counts", "", server.Read}, {"GET /v1/queues", "", server.Read},
-		{"GET /v1/settings", "", server.Read}, {"GET /v1/workers", "", server.Read}, {"GET /v1/health", "", server.Read}, {"GET /v1/caps", "", server.Read},
+		{"GET /v1/settings", "", server.Read}, {"GET /v1/workers", "", server.Read}, {"GET /v1/health", "", server.Read},
 		{"GET /stats", "", server.Read}, {"GET /depth", "", server.Read},
 		{"POST /v1/queues/q/cancel", `{}`, server.Operate}, {"POST /v1/queues/q/requeue", `{}`, server.Operate}, {"POST /v1/queues/q/delete", `{}`, server.Operate},
 		{"POST /v1/queues/q/pause", "", server.Operate}, {"POST /v1/queues/q/resume", "", server.Operate},
@@ -200,6 +235,13 @@ func TestEveryRouteWantsItsScope(t *testing.T) {
 			}
 		}
 	}
+	c.do("GET /v1/caps", "").want(401)
+	for _, secret := range secrets { // a client of each asks for them first
+		c.with("Authorization", "Bearer "+secret).do("GET /v1/caps", "").want(200).says(`"max_batch"`)
+	}
+	basic := http.Request{Header: http.Header{}}
+	basic.SetBasicAuth("x", secrets[server.Read])
+	c.with("Authorization", basic.Header.Get("Authorization")).do("GET /v1/caps", "").want(401).says("Authorization: Bearer")
 	for _, what := range []string{"GET /v1/live", "GET /v1/ready"} {
 		c.do(what, "").want(204)
 	}
@@ -231,12 +273,25 @@ func TestTheShortPaths(t *testing.T) {
 	c.do("POST /ack", `{"id":"`+first.text("message.id")+`"}`).want(409) // without the token
 	c.do("POST /nack", `{"id":"`+id+`"}`).want(200).says(`"dead":false`)
 	c.do("POST /ack", `{"id":"`+id+`"}`).want(409).says("lease_lost")
-	c.do("POST /ack", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057.7"}`).want(404)
+	c.do("POST /ack", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057.7"}`).want(409) // it was given out once, and the job is gone
+	c.do("POST /ack", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057"}`).want(404)
+	c.do("POST /enqueue", `{"payload":"once"}`).want(200)
+	gone := c.do("POST /dequeue", "").want(200).text("id")
+	c.do("POST /ack", `{"id":"`+gone+`"}`).want(200)
+	c.do("POST /ack", `{"id":"`+gone+`"}`).want(409).says("lease_lost")
 	c.do("POST /ack", `{"id":"nonsense"}`).want(400)
 	c.do("GET /enqueue", "").want(405)
 	c.do("GET /stats", "").want(200).says(`"failed":1`).says(`"scheduled":1`)
 	c.do("GET /healthz", "").want(200).says(`{"ok":true}`)
 	c.do("GET /debug/vars", "").want(404)
+	c.do("POST /dequeue?wait=-1s", "").want(400).says("wait -1s is negative")
+	c.do("POST /dequeue", `{"wait":"-1s"}`).want(400).says("wait -1s is negative")
+	c.do("POST /dequeue?wait=", "").want(400).says("wait: ")
+	c.do("POST /dequeue", `{"queue":"x"}`).want(400).says("/queue: there is no such field")
+	c.do("POST /dequeue", `{"wait`).want(400).says("not JSON")
+	c.do("POST /dequeue", `{}`).want(404)
+	c.do("GET /depth?queue=x", "").want(400).says("there is no parameter")
+	c.do("GET /stats?wait=1s", "").want(400).says("there is no parameter")
 	c.do("POST /v1/queues/default/settings", `{"set":[{"kind":"capacity","capacity":{"jobs":1}}]}`).want(204)
 	c.do("POST /enqueue", `{"payload":"x"}`).want(429)
 	c.do("GET /stats", "").want(200).says(`"rejected":1`)
@@ -278,6 +333,10 @@ func TestPagesAreForWhoMaySeeThem(t *testing.T) {
 	as(server.Read).do("GET /ui/queues", "").want(200).says("page /queues for who-read")
 	as(server.Work).do("GET /ui/queues", "").want(403)
 	as(server.Read).do("POST /ui/queues", "").want(403)
+	page := as(server.Read).with("Accept", "text/html").do("POST /ui/queues", "").want(403).says("<h1>The credential does not cover this</h1>").says("it needs the scope operate")
+	if media := page.header.Get("Content-Type"); !strings.HasPrefix(media, "text/html") {
+		t.Errorf("a browser is answered %s", media)
+	}
 	as(server.Operate).do("POST /ui/queues", "").want(200)
 	c.with("Authorization", "Bearer "+secrets[server.Read]).do("GET /ui/", "").want(200)
 	if got := c.do("GET /", "").want(302).header.Get("Location"); got != "/ui/" {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/broker/membroker"
 )
 
@@ -23,7 +24,7 @@ func hurried(t *testing.T, bodies time.Duration) *httptest.Server {
 	bodyTimeout, writeTime, slowest = bodies, 300*time.Millisecond, 100<<20
 	t.Cleanup(func() { bodyTimeout, writeTime, slowest = body, write, slow })
 	quiet := slog.New(slog.DiscardHandler)
-	c := spool.New(membroker.New(membroker.Config{RememberCalls: true}), spool.Config{Logger: quiet})
+	c := spool.New(membroker.New(membroker.Config{RememberCalls: true}), spool.Config{Logger: quiet, PayloadMax: broker.MaxCallBytes})
 	s, err := New(c, Config{Logger: quiet})
 	if err != nil {
 		t.Fatal(err)

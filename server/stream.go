@@ -33,6 +33,11 @@ type eventsIn struct {
 	Settings bool     `query:"settings" doc:"Changes of settings, in place of those of jobs."`
 }
 
+// name is the same for those that ask for the same.
+func (in *eventsIn) name() string {
+	return fmt.Sprintf("%q %q %q %t", []string{in.Queue, in.Task, in.Tenant, in.Group, in.Reason}, in.IDs, in.States, in.Settings)
+}
+
 func (in *eventsIn) filter() (broker.Filter, error) {
 	f := broker.Filter{Queue: in.Queue, Task: in.Task, Tenant: in.Tenant, Group: in.Group, Reason: in.Reason, Settings: in.Settings}
 	for _, text := range in.IDs {
@@ -64,9 +69,10 @@ func (s *Server) events(ctx context.Context, in *eventsIn) (*huma.StreamResponse
 	ctx, cancel := s.waiting(ctx)
 	done := func() { cancel(); <-s.streams }
 	filter, err := in.filter()
-	var events <-chan broker.Event
+	var events <-chan []byte
+	var leave func()
 	if err == nil {
-		events, err = s.broker.Watch(ctx, filter)
+		events, leave, err = s.feeds.join(in.name(), filter)
 	}
 	if err != nil {
 		done()
@@ -74,6 +80,7 @@ func (s *Server) events(ctx context.Context, in *eventsIn) (*huma.StreamResponse
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		defer done()
+		defer leave()
 		r, w := humago.Unwrap(hc)
 		if spend(r) != nil {
 			return
@@ -84,11 +91,19 @@ func (s *Server) events(ctx context.Context, in *eventsIn) (*huma.StreamResponse
 	}}, nil
 }
 
+// Bounds of a stream.
+const (
+	readTime   = 5 * time.Second // for a reader that takes nothing
+	atOnce     = 64 << 10        // bytes of events in one write
+	betweenFew = 5 * time.Millisecond
+)
+
 // stream writes events until there are none any more, or the reader has gone.
-func stream(ctx context.Context, w http.ResponseWriter, events <-chan broker.Event) {
+// What comes within a moment is written together.
+func stream(ctx context.Context, w http.ResponseWriter, events <-chan []byte) {
 	ctl := http.NewResponseController(w)
 	write := func(b []byte) bool {
-		_ = ctl.SetWriteDeadline(time.Now().Add(beat)) // not every connection has one
+		_ = ctl.SetWriteDeadline(time.Now().Add(readTime)) // not every connection has one
 		_, err := w.Write(b)
 		return err == nil && ctl.Flush() == nil
 	}
@@ -97,20 +112,18 @@ func stream(ctx context.Context, w http.ResponseWriter, events <-chan broker.Eve
 	if !write([]byte(": spool\n\n")) {
 		return
 	}
+	var some []byte
 	for {
 		select {
 		case e, open := <-events:
 			if !open {
 				return
 			}
-			kind := "job"
-			if e.Setting != nil {
-				kind = "setting"
+			some = gather(append(some[:0], e...), events)
+			if !write(some) {
+				return
 			}
-			b := append([]byte("event: "), kind...)
-			b = append(b, "\ndata: "...)
-			b, err := wire.Append(b, wire.EventOf(&e))
-			if err != nil || !write(append(b, "\n\n"...)) {
+			if !sleep(ctx, betweenFew) {
 				return
 			}
 		case <-alive.C:
@@ -121,4 +134,20 @@ func stream(ctx context.Context, w http.ResponseWriter, events <-chan broker.Eve
 			return
 		}
 	}
+}
+
+// gather adds to b what is there, up to a bound.
+func gather(b []byte, events <-chan []byte) []byte {
+	for len(b) < atOnce {
+		select {
+		case e := <-events: // nil, once they have ended
+			if e == nil {
+				return b
+			}
+			b = append(b, e...)
+		default:
+			return b
+		}
+	}
+	return b
 }

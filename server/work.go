@@ -14,7 +14,7 @@ func (s *Server) workRoutes() {
 	describe(s, route{
 		method: http.MethodPost, path: "/v1/claim", id: "claim", tag: "work", scope: Work,
 		summary: "Claim jobs to run",
-		doc:     "Takes ready jobs and leases them to the caller; waits for the first as long as asked. A lease ends by its deadline: extend it while the job runs.",
+		doc:     "Takes ready jobs and leases them to the caller; waits for the first as long as asked. A lease ends by its deadline: extend it while the job runs. What is taken has 8 MiB, or is one job more: then the answer says more.",
 	}, s.claim)
 	// Thousands of claims may wait: each holds a stack, which is half as large
 	// without the framework's part of it.
@@ -60,6 +60,13 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*answer[wire.Claimed],
 	r := in.Body.ClaimRequest()
 	if err := checkClaim(&r); err != nil {
 		return nil, err
+	}
+	if !in.Body.Unlisted {
+		done, err := s.claimers.claim(ctx, &r)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 	}
 	call := in.call()
 	r.Wait = s.cut(r.Wait)
@@ -121,10 +128,14 @@ func (s *Server) extend(ctx context.Context, in *extendIn) (*answer[wire.Beats],
 	if err != nil {
 		return nil, err
 	}
+	if !r.Leaving && s.claimers.alive(&r.Worker) {
+		r.Worker = broker.Worker{}
+	}
 	beats, err := s.broker.Extend(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+	s.claimers.beat(&r.Worker, r.Leaving)
 	return &answer[wire.Beats]{wire.BeatsOf(beats)}, nil
 }
 
@@ -139,6 +150,12 @@ func (s *Server) settle(ctx context.Context, in *settleIn) (*answer[wire.SettleA
 		one, err := in.Body.Settlements[i].Settlement()
 		if err != nil {
 			return nil, fmt.Errorf("settlement %d of %d: %w", i+1, len(list), err)
+		}
+		if one.Ref.Queue == "" {
+			return nil, fmt.Errorf("settlement %d of %d: %w: queue name is empty", i+1, len(list), broker.ErrInvalid)
+		}
+		if n := len(one.Result); n > s.client.PayloadMax() {
+			return nil, fmt.Errorf("settlement %d of %d: %w: result has %d bytes, the limit is %d", i+1, len(list), broker.ErrTooLarge, n, s.client.PayloadMax())
 		}
 		if err := s.checkFollowUps(one.FollowUps); err != nil {
 			return nil, fmt.Errorf("settlement %d of %d: %w", i+1, len(list), err)
@@ -160,7 +177,7 @@ func (s *Server) checkFollowUps(list []broker.FollowUp) error {
 		if err := broker.ValidName(f.Queue); err != nil {
 			return fmt.Errorf("%w: queue name of follow-up %d %w", broker.ErrInvalid, i+1, err)
 		}
-		if err := f.Job.Validate(0); err != nil {
+		if err := f.Job.Validate(s.client.PayloadMax()); err != nil {
 			return fmt.Errorf("follow-up %d: %w", i+1, err)
 		}
 		if f.Job.ID.IsZero() {

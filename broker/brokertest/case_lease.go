@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"bytes"
 	"strings"
 	"time"
 
@@ -79,6 +80,24 @@ var claimRules = []rule{
 			got.Leases, got.More = append(got.Leases, more.Leases...), more.More
 		}
 		want(f, "leases", len(got.Leases), broker.MaxClaimJobs)
+	}},
+	{"a claim of large jobs stops at the bytes of a call", func(f *fixture) {
+		const each, n = broker.MaxCallBytes/2 - 4<<10, 7
+		for i := range n {
+			one := plain()
+			one.Payload = bytes.Repeat([]byte{'a'}, each)
+			f.add([]string{"a", "b"}[i/4], one)
+		}
+		taken := 0
+		for more := true; more; {
+			got := f.take(f.b, broker.ClaimRequest{})
+			if more = got.More; len(got.Leases) == 0 && more || len(got.Leases)*each > broker.MaxCallBytes+each {
+				f.Fatalf("one claim took %d jobs of %d bytes, more: %v", len(got.Leases), each, more)
+			}
+			taken += len(got.Leases)
+		}
+		want(f, "leases of all claims", taken, n)
+		f.none()
 	}},
 }
 

@@ -26,7 +26,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // stand before its handler.
 func serve(t testing.TB, b broker.Broker, wrap ...func(testing.TB, http.Handler) http.Handler) (url string) {
 	t.Helper()
-	s, err := server.New(spool.New(b, spool.Config{Logger: quiet}), server.Config{Logger: quiet})
+	s, err := server.New(spool.New(b, spool.Config{Logger: quiet, PayloadMax: broker.MaxCallBytes}), server.Config{Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,3 +71,38 @@ func TestManyLargeJobsComeInSeveralAnswers(t *testing.T) {
 		}
 	}
 }
+
+// Many that are final at once are told some at a time.
+func TestManyLargeResultsAreAwaitedInSeveralAnswers(t *testing.T) {
+	b := open(t, serve(t, membroker.New(membroker.Config{RememberCalls: true})))
+	defer b.Close()
+	const size, n = 3 << 20, 40
+	var refs []broker.Ref
+	for range n {
+		added, err := b.Enqueue(t.Context(), broker.NewCall(), "q", []broker.NewJob{{Task: "t", Retain: time.Hour}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs = append(refs, broker.Ref{Queue: "q", ID: added[0].ID})
+		got, err := b.Claim(t.Context(), broker.NewCall(), broker.ClaimRequest{Max: 1, Worker: "w", Remote: true})
+		if err != nil || len(got.Leases) != 1 {
+			t.Fatal(err, got)
+		}
+		l := &got.Leases[0]
+		if _, err := b.Settle(t.Context(), broker.NewCall(), []broker.Settlement{{Ref: l.Job.Ref(), Token: l.Token, Kind: broker.Ack, Result: bytes.Repeat([]byte{0xff}, size)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(refs) > 0 {
+		jobs, err := b.Await(t.Context(), refs, time.Minute)
+		if err != nil || len(jobs) == 0 || len(jobs)*size > 16<<20 {
+			t.Fatalf("%d jobs in one answer, %v", len(jobs), err)
+		}
+		for _, j := range jobs {
+			if refs[0] != j.Ref() || len(j.Result) != size {
+				t.Fatalf("job %s has %d bytes", j.ID, len(j.Result))
+			}
+			refs = refs[1:]
+		}
+	}
+}

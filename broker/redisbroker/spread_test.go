@@ -575,3 +575,15 @@ func TestAStormLosesAndDoublesNothingWhileAQueueIsSpreadAndGathered(t *testing.T
 		}
 	}
 }
+
+func TestAnIDThatIsMadeToFitKeepsItsMark(t *testing.T) {
+	for i := range 100 {
+		var j broker.NewJob
+		j.MakeMarkedID(uint32(i) * 7919)
+		for part := range 5 {
+			if id := fitID(j.ID, 5, part); partOfID(id, 5) != part || id.Mark() != j.ID.Mark() {
+				t.Fatalf("%s for part %d is %s", j.ID, part, id)
+			}
+		}
+	}
+}

@@ -138,14 +138,14 @@ func partOfName(n int, kind string, names ...string) int {
 }
 
 // fitID changes an id so that its job is in a part: the same id always in the same
-// way, so that a repeated call means the same jobs.
+// way, so that a repeated call means the same jobs. Its mark stays (broker.ID.Mark).
 func fitID(id broker.ID, n, part int) broker.ID {
 	for range 1 << 16 {
 		if partOfID(id, n) == part {
 			return id
 		}
-		if id[15]++; id[15] == 0 {
-			id[14]++
+		if id[12]++; id[12] == 0 {
+			id[11]++
 		}
 	}
 	panic("redisbroker: no id is in part " + strconv.Itoa(part)) // each is with a chance of 1 in n

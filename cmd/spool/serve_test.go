@@ -254,11 +254,17 @@ func TestTheExamplesInOtherLanguages(t *testing.T) {
 			if got := s.show(good)["result_text"]; !strings.Contains(fmt.Sprint(got), c.says) {
 				t.Errorf("the result is %v", got)
 			}
+			if got, err := b.Workers(ctx, "mail"); err != nil || len(got) != 1 || !strings.HasPrefix(got[0].ID, c.says+"-") {
+				t.Errorf("the workers are %+v, %v", got, err)
+			}
 			if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 			if err := worker.Wait(); err != nil { // at once, though a claim waits
 				t.Errorf("the worker ended with %v", err)
+			}
+			if got, err := b.Workers(ctx, ""); err != nil || len(got) != 0 {
+				t.Errorf("the workers that have left are %+v, %v", got, err)
 			}
 			stopped(t, cmd)
 		})
@@ -337,4 +343,35 @@ func TestTopPrintsSamples(t *testing.T) {
 		t.Errorf("printed %s", out)
 	}
 	s.fails(exitUsage, "--every", "top", "--every", "1ms")
+}
+
+// A client that stops in the middle of a body holds up nobody's restart.
+func TestServeStopsWhileABodyDoesNotArrive(t *testing.T) {
+	s := newTool(t)
+	url, cmd := s.serving("--log-format", "json")
+	log := cmd.Stderr.(*strings.Builder)
+	for _, path := range []string{"/v1/jobs", "/v1/claim", "/enqueue"} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n", path)
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100") { // it waits for the body
+			t.Fatal(line, err)
+		}
+	}
+	began := time.Now()
+	stopped(t, cmd)
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for line := range strings.Lines(log.String()) {
+		object[map[string]any](t, line)
+	}
+	for _, says := range []string{`"msg":"serving"`, `"msg":"stopping`, `"msg":"stopped serving"`} {
+		if !strings.Contains(log.String(), says) {
+			t.Errorf("the log does not say %s: %s", says, log)
+		}
+	}
 }

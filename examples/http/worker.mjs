@@ -7,10 +7,12 @@
 // SIGTERM and Ctrl-C finish the running job and stop. SPOOL_CREDENTIAL, when it is
 // set, is shown to the server: it needs the scope work.
 import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 
 const base = (process.argv[2] ?? "http://127.0.0.1:8080").replace(/\/$/, "");
 const ttl = 30, wait = 20; // seconds: of a lease, of a claim
+const name = `node-${process.pid}@${hostname()}`.slice(0, 128); // lists this process as a worker while it claims
 let stopping = false, claim = null; // the id of the claim that waits
 
 // call makes a call until it is answered. It keeps its id, so that a repeat after
@@ -46,7 +48,7 @@ async function handle(job) {
 
 async function run({ job, token }) {
   const ref = { queue: job.queue, id: job.id, token };
-  const heart = setInterval(() => call("/v1/extend", { ttl: `${ttl}s`, leases: [ref] }).catch(console.error), (ttl * 1000) / 3);
+  const heart = setInterval(() => call("/v1/extend", { worker: { id: name }, ttl: `${ttl}s`, leases: [ref] }).catch(console.error), (ttl * 1000) / 3);
   let settlement;
   try {
     settlement = { kind: "ack", result: await handle(job) };
@@ -65,7 +67,8 @@ for (const signal of ["SIGTERM", "SIGINT"]) {
 }
 while (!stopping) {
   claim = randomUUID();
-  const { leases } = await call("/v1/claim", { worker: "node", max: 1, ttl: `${ttl}s`, wait: `${wait}s` }, { id: claim });
+  const { leases } = await call("/v1/claim", { worker: name, max: 1, ttl: `${ttl}s`, wait: `${wait}s` }, { id: claim });
   claim = null;
   for (const lease of leases) await run(lease);
 }
+await call("/v1/extend", { worker: { id: name }, leaving: true }, { patience: 1 }).catch(() => {}); // else it is listed for some minutes

@@ -8,10 +8,11 @@
 SIGTERM and Ctrl-C finish the running job and stop. SPOOL_CREDENTIAL, when it is
 set, is shown to the server: it needs the scope work.
 """
-import json, os, signal, sys, threading, time, urllib.error, urllib.request, uuid
+import contextlib, json, os, signal, socket, sys, threading, time, urllib.error, urllib.request, uuid
 
 BASE = sys.argv[1].rstrip("/") if len(sys.argv) > 1 else "http://127.0.0.1:8080"
 TTL, WAIT = 30, 20  # seconds: of a lease, of a claim
+NAME = f"python-{os.getpid()}@{socket.gethostname()}"[:128]  # lists this process as a worker while it claims
 stopping = threading.Event()
 
 
@@ -52,7 +53,7 @@ def run(lease):
 
     def heart():  # three beats for each lease
         while not done.wait(TTL / 3):
-            call("/v1/extend", {"ttl": f"{TTL}s", "leases": [ref]})
+            call("/v1/extend", {"worker": {"id": NAME}, "ttl": f"{TTL}s", "leases": [ref]})
 
     threading.Thread(target=heart, daemon=True).start()
     try:
@@ -76,11 +77,13 @@ def main():
         signal.signal(s, stop)
     while not stopping.is_set():
         waiting[0] = str(uuid.uuid4())
-        claim = {"worker": "python", "max": 1, "ttl": f"{TTL}s", "wait": f"{WAIT}s"}
+        claim = {"worker": NAME, "max": 1, "ttl": f"{TTL}s", "wait": f"{WAIT}s"}
         leases = call("/v1/claim", claim, id=waiting[0])["leases"]
         waiting[0] = None
         for lease in leases:
             run(lease)
+    with contextlib.suppress(Exception):  # else it is listed for some minutes
+        call("/v1/extend", {"worker": {"id": NAME}, "leaving": True}, patience=1)
 
 
 if __name__ == "__main__":

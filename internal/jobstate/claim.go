@@ -16,6 +16,9 @@ type Claim struct {
 	TTL    time.Duration
 	Worker string
 	Member string // the handle whose end ends the leases; "" for none
+	// Bytes are how much the jobs may have together; the first is taken however much
+	// it has. 0 means that nobody counts.
+	Bytes int64
 }
 
 // Ticket is a job as the state knows it, with the places of what it does not
@@ -36,7 +39,8 @@ const maxExamine = 200
 
 // Claim leases up to c.Max ready jobs, best first. The epoch must have been
 // opened (see Epoch). It writes nothing when there is nothing to take. more
-// says that it stopped because it had found too many lanes blocked.
+// says that it stopped because it had found too many lanes blocked, or because
+// the next job would have been too many bytes.
 func (s *State) Claim(w *Writer, now Now, c Claim) (tickets []Ticket, more bool) {
 	q := s.queues[c.Queue]
 	if q == nil || q.rests() {
@@ -44,7 +48,7 @@ func (s *State) Claim(w *Writer, now Now, c Claim) (tickets []Ticket, more bool)
 	}
 	s.promote(q, now)
 	q.rouse(now)
-	p := picker{s: s, q: q, w: w, now: now}
+	p := picker{s: s, q: q, w: w, now: now, room: c.Bytes, counts: c.Bytes > 0}
 	wanted := q.wanted(c.Tasks)
 	more = p.pick(wanted, c.Max)
 	if len(p.jobs) == 0 {
@@ -98,6 +102,8 @@ type picker struct {
 	w      *Writer
 	now    Now
 	jobs   []*job
+	counts bool     // whether there is a bound in bytes,
+	room   int64    // and what is left of it
 	shares []picked // whose service changed
 	meters []*meter // whose rate changed
 }
@@ -126,6 +132,9 @@ func (p *picker) pick(wanted []*task, n int) (more bool) {
 					return true
 				}
 				break
+			}
+			if p.counts && len(p.jobs) > 0 && int64(best.head.j.body.Len) > p.room {
+				return true
 			}
 			p.take(best)
 			p.q.letFreed()
@@ -183,6 +192,7 @@ func (p *picker) take(l *lane) {
 	}
 	p.s.beginClaim(j)
 	p.jobs = append(p.jobs, j)
+	p.room -= int64(j.body.Len)
 	for _, m := range l.meters {
 		p.q.free(&m.gate) // whoever is next finds out whether there is more room
 	}

@@ -17,20 +17,24 @@ func (s *State) ClaimAny(w *Writer, now Now, r *broker.ClaimRequest, member stri
 	if queues == nil {
 		queues = s.Queues()
 	}
+	room := int64(broker.MaxCallBytes)
 	for _, name := range queues {
-		if len(got) == r.Max {
+		if len(got) == r.Max || room <= 0 {
 			break
 		}
 		some, blocked := s.Claim(w, now, Claim{
-			Queue: name, Tasks: r.Tasks, Max: r.Max - len(got), TTL: r.TTL, Worker: r.Worker, Member: member,
+			Queue: name, Tasks: r.Tasks, Max: r.Max - len(got), TTL: r.TTL, Worker: r.Worker, Member: member, Bytes: room,
 		})
+		for i := range some {
+			room -= int64(some[i].Body.Len)
+		}
 		if more = more || blocked; got == nil {
 			got = some
 		} else {
 			got = append(got, some...)
 		}
 	}
-	return got, more || len(got) == r.Max
+	return got, more || len(got) == r.Max || room <= 0
 }
 
 // NextDueAny is NextDue over several queues, all of them for nil.

@@ -9,17 +9,18 @@ import (
 
 // ClaimRequest asks for jobs to run.
 type ClaimRequest struct {
-	Queues []string `json:"queues,omitzero" doc:"In order of preference; every queue when left out."`
-	Tasks  []string `json:"tasks,omitzero" doc:"What the caller can run, at most 256; any task when left out."`
-	Max    *int     `json:"max,omitzero" doc:"Free slots: at most this many jobs, 1 to 1000; 1 when left out."`
-	TTL    Duration `json:"ttl,omitzero" doc:"How long each lease lasts without being extended; 30s when left out." example:"30s"`
-	Worker string   `json:"worker,omitzero" doc:"The id under which the caller is registered by extend, or any name."`
-	Wait   Duration `json:"wait,omitzero" doc:"How long to wait for the first job; 0 answers at once. The server may cut it." example:"30s"`
+	Queues   []string `json:"queues,omitzero" doc:"In order of preference; every queue when left out."`
+	Tasks    []string `json:"tasks,omitzero" doc:"What the caller can run, at most 256; any task when left out."`
+	Max      *int     `json:"max,omitzero" doc:"Free slots: at most this many jobs, 1 to 1000; 1 when left out."`
+	TTL      Duration `json:"ttl,omitzero" doc:"How long each lease lasts without being extended; 30s when left out." example:"30s"`
+	Worker   string   `json:"worker,omitzero" doc:"Names the caller, which is listed as a worker under it while it claims, and for five minutes more."`
+	Unlisted bool     `json:"unlisted,omitzero" doc:"Does not list the caller: it registers itself by extend, or is no worker."`
+	Wait     Duration `json:"wait,omitzero" doc:"How long to wait for the first job; 0 answers at once. The server may cut it." example:"30s"`
 }
 
 // ClaimRequestOf is the shape of r.
 func ClaimRequestOf(r *broker.ClaimRequest) ClaimRequest {
-	return ClaimRequest{Queues: r.Queues, Tasks: r.Tasks, Max: &r.Max, TTL: Duration(r.TTL), Worker: r.Worker, Wait: Duration(r.Wait)}
+	return ClaimRequest{Queues: r.Queues, Tasks: r.Tasks, Max: &r.Max, TTL: Duration(r.TTL), Worker: r.Worker, Wait: Duration(r.Wait), Unlisted: true}
 }
 
 // ClaimRequest returns what v is the shape of: leases that outlive the server.

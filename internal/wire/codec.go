@@ -41,20 +41,23 @@ func Write(w io.Writer, v any) error {
 
 // Read reads a value that somebody sent: it refuses what it does not know. The
 // error wraps broker.ErrInvalid and says where.
-func Read(b []byte, v any) error {
-	return explain(json.Unmarshal(b, v, json.RejectUnknownMembers(true)))
+func Read(b []byte, v any) error { return ReadDocument(b, v, "the body") }
+
+// ReadDocument is Read for a document of another name than "the body".
+func ReadDocument(b []byte, v any, name string) error {
+	return explain(json.Unmarshal(b, v, json.RejectUnknownMembers(true)), name)
 }
 
 // ReadAnswer reads what a server answered, which may be newer.
 func ReadAnswer(b []byte, v any) error { return json.Unmarshal(b, v, jsontext.AllowInvalidUTF8(true)) }
 
 // explain turns an error of the decoder into one for people.
-func explain(err error) error {
+func explain(err error, name string) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: the body is not JSON: it ends too early", broker.ErrInvalid)
+		return fmt.Errorf("%w: %s is not JSON: it ends too early", broker.ErrInvalid, name)
 	}
 	var semantic *json.SemanticError
 	if errors.As(err, &semantic) {
@@ -62,15 +65,15 @@ func explain(err error) error {
 		switch {
 		case errors.Is(err, json.ErrUnknownName):
 			return fmt.Errorf("%w: %s: there is no such field", broker.ErrInvalid, place)
-		case semantic.Err != nil && semantic.Err.Error() != notString:
-			return fmt.Errorf("%w: %s: %w", broker.ErrInvalid, where(place), plain(semantic.Err))
+		case semantic.Err != nil && semantic.Err.Error() != notString && !strings.HasSuffix(semantic.Err.Error(), "invalid syntax"):
+			return fmt.Errorf("%w: %s: %w", broker.ErrInvalid, where(place, name), plain(semantic.Err))
 		default:
-			return fmt.Errorf("%w: %s: a JSON %s does not fit here, it wants %s", broker.ErrInvalid, where(place), kindName(semantic.JSONKind), wants(semantic))
+			return fmt.Errorf("%w: %s: a JSON %s does not fit here, it wants %s", broker.ErrInvalid, where(place, name), kindName(semantic.JSONKind), wants(semantic))
 		}
 	}
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) {
-		return fmt.Errorf("%w: the body is not JSON: %s", broker.ErrInvalid, strings.TrimPrefix(err.Error(), "jsontext: "))
+		return fmt.Errorf("%w: %s is not JSON: %s", broker.ErrInvalid, name, strings.TrimPrefix(err.Error(), "jsontext: "))
 	}
 	return fmt.Errorf("%w: %w", broker.ErrInvalid, err)
 }
@@ -78,9 +81,9 @@ func explain(err error) error {
 // notString is what the decoder says of a value for a type that reads text.
 const notString = "JSON value must be string type"
 
-func where(place string) string {
+func where(place, name string) string {
 	if place == "" {
-		return "the body"
+		return name
 	}
 	return place
 }

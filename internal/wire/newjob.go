@@ -87,6 +87,9 @@ func valueOf(field string, names []string, name string) (int, error) {
 }
 
 func choice(names []string) (text string) {
+	if names[0] == "" { // it stands for what is left out
+		names = names[1:]
+	}
 	for i, n := range names {
 		switch {
 		case i == 0:

@@ -278,6 +278,7 @@ type Caps struct {
 	OneCommit  bool     `json:"one_commit" doc:"A call for several queues is one commit."`
 	MaxBatch   int      `json:"max_batch" doc:"Jobs in one call."`
 	MaxBytes   int      `json:"max_bytes" doc:"Bytes of payloads and headers in one call."`
+	MaxPayload int      `json:"max_payload" doc:"Bytes of one payload, and of one result."`
 	Retry      Duration `json:"retry" doc:"How long a repeated call id is recognised."`
 	MaxWait    Duration `json:"max_wait" doc:"The longest wait of a claim, an await and an enqueue."`
 	Version    string   `json:"version" doc:"Of the server."`

@@ -338,3 +338,27 @@ func TestATickedJobThatMovedOnIsLeft(t *testing.T) {
 		t.Errorf("%d dead letters are left", n)
 	}
 }
+
+func TestWhoMayChangeNothingSeesNoActions(t *testing.T) {
+	_, c := countedOn(t)
+	d := dashboardOf(t, c, Config{MayChange: func(r *http.Request) bool { return r.Header.Get("X-User") == "operator" }})
+	if _, err := c.Enqueue(t.Context(), spool.Raw("t", nil)); err != nil {
+		t.Fatal(err)
+	}
+	for user, want := range map[string]int{"operator": http.StatusSeeOther, "reader": http.StatusForbidden} {
+		page := httptest.NewRequest(http.MethodGet, "/queues", nil)
+		page.Header.Set("X-User", user)
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, page)
+		if shown := strings.Contains(w.Body.String(), "Pause"); shown != (user == "operator") {
+			t.Errorf("%s sees the action: %v", user, shown)
+		}
+		act := httptest.NewRequest(http.MethodPost, "/queues/default/pause", nil)
+		act.Header.Set("X-User", user)
+		w = httptest.NewRecorder()
+		d.ServeHTTP(w, act)
+		if w.Code != want {
+			t.Errorf("%s is answered %d", user, w.Code)
+		}
+	}
+}

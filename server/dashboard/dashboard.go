@@ -31,6 +31,9 @@ type Config struct {
 	Prefix string
 	// ReadOnly shows no actions, and refuses them.
 	ReadOnly bool
+	// MayChange says of who makes a request whether the dashboard is more than
+	// ReadOnly to them; nil means that it is for everybody.
+	MayChange func(*http.Request) bool
 	// Caller names who makes a request, for the audit log; nil means that
 	// everybody is "anybody".
 	Caller func(*http.Request) string
@@ -194,6 +197,11 @@ func (d *Dashboard) caller(r *http.Request) string {
 		return "anybody"
 	}
 	return d.cfg.Caller(r)
+}
+
+// readOnly reports whether who makes a request may change nothing.
+func (d *Dashboard) readOnly(r *http.Request) bool {
+	return d.cfg.ReadOnly || d.cfg.MayChange != nil && !d.cfg.MayChange(r)
 }
 
 // record writes an action into the audit log.

@@ -103,7 +103,7 @@ func (d *Dashboard) job(w http.ResponseWriter, r *http.Request) error {
 	for _, h := range b.Why.Holders {
 		b.Holders = append(b.Holders, "queues/"+escape(h.Queue)+"/jobs/"+h.ID.String())
 	}
-	if !d.cfg.ReadOnly {
+	if !d.readOnly(r) {
 		b.Actions = actionsFor(j.State)
 	}
 	p := d.page(r, "queues", "Job "+j.ID.String(), &b)

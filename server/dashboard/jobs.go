@@ -79,7 +79,12 @@ func progressText(j *broker.Job) string {
 }
 
 // reasonText is a reason constant in words.
-func reasonText(reason string) string { return strings.ReplaceAll(reason, "_", " ") }
+func reasonText(reason string) string {
+	if reason == "attempts" {
+		return "all attempts used"
+	}
+	return strings.ReplaceAll(reason, "_", " ")
+}
 
 // tab is one state of a queue, with the number that is kept.
 type tab struct {
@@ -132,7 +137,7 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	b := jobsBody{Queue: queue, When: whenText(q.State), Query: q, Words: q.words(), Narrowed: q.narrowed(), Filtered: q.filtered(), Looked: found.Looked, Full: len(found.Jobs) >= d.cfg.PageSize}
 	b.Kept, b.Whole = q.kept(counts)
 	b.describe(counts)
-	if !d.cfg.ReadOnly {
+	if !d.readOnly(r) {
 		b.Actions = actionsFor(q.State)
 	}
 	for i := range found.Jobs {

@@ -141,7 +141,9 @@ func (row *settingRow) use(s *broker.QueueSetting, counts []broker.Count) {
 				leased += c.Leased
 			}
 		}
-		row.Use = text.Count(leased) + " running"
+		if s.Limit.Running > 0 {
+			row.Use = text.Count(leased) + " running"
+		}
 		if s.Limit.Running > 0 && s.Limit.Per == broker.PerQueue {
 			row.Use = text.Count(leased) + " of " + text.Count(int64(s.Limit.Running)) + " running"
 			row.Used, row.Meter = leased*100/int64(s.Limit.Running), true

@@ -23,11 +23,20 @@ type overviewBody struct {
 	Health     broker.Health
 	Broker     string
 	Durability string
+	URL        string // of the server, when it is one of spool's API
+}
+
+// urlOf is where a request was for.
+func urlOf(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
 }
 
 func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
 	d.watched()
-	b := overviewBody{Health: d.health(), Broker: d.caps.Broker, Durability: d.caps.Durability}
+	b := overviewBody{Health: d.health(), Broker: d.caps.Broker, Durability: d.caps.Durability, URL: urlOf(r)}
 	counts, err := d.counts()
 	if err != nil {
 		return err

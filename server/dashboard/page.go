@@ -94,7 +94,7 @@ func (d *Dashboard) page(r *http.Request, nav, heading string, body any) *page {
 
 // plainPage is a page that asks the store nothing.
 func (d *Dashboard) plainPage(r *http.Request, heading string, body any) *page {
-	return &page{Title: d.cfg.Title, Heading: heading, Root: rootOf(r), Now: now(), ReadOnly: d.cfg.ReadOnly, Body: body}
+	return &page{Title: d.cfg.Title, Heading: heading, Root: rootOf(r), Now: now(), ReadOnly: d.readOnly(r), Body: body}
 }
 
 // render answers with a page. It is made as a whole first, so that a fault makes

@@ -73,7 +73,7 @@ func (d *Dashboard) routes() {
 // acting refuses what changes something when the dashboard is read-only.
 func (d *Dashboard) acting(serve func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if d.cfg.ReadOnly {
+		if d.readOnly(r) {
 			return refusal{http.StatusForbidden, "This dashboard is read-only."}
 		}
 		if err := r.ParseForm(); err != nil {

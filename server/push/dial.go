@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -48,13 +49,28 @@ func public(address string) error {
 	if err != nil {
 		return errors.New("the target leads to no address of the Internet")
 	}
-	ip := at.Addr().Unmap().WithZone("")
+	if ip := at.Addr().Unmap().WithZone(""); !reachable(ip) {
+		return fmt.Errorf("the target leads to %s, which is not of the public Internet: allow_private lets it", ip)
+	}
+	return nil
+}
+
+// private reports whether a host is known, without asking anybody, to lead nowhere
+// in the public Internet.
+func private(host string) bool {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && !reachable(ip.Unmap().WithZone(""))
+}
+
+// reachable reports whether an address is of the public Internet.
+func reachable(ip netip.Addr) bool {
 	bad := ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() || ip.IsInterfaceLocalMulticast()
 	for _, net := range special {
 		bad = bad || net.Contains(ip)
 	}
-	if bad {
-		return fmt.Errorf("the target leads to %s, which is not of the public Internet: allow_private lets it", ip)
-	}
-	return nil
+	return !bad
 }

@@ -195,10 +195,22 @@ func TestASlowTargetIsGivenUp(t *testing.T) {
 
 func TestATargetLeadsToTheInternetUnlessItIsAllowed(t *testing.T) {
 	b := newBench(t, func(http.ResponseWriter, *http.Request) { t.Error("the request got through") })
-	id := b.enqueue("{}")
-	j := b.run(Target{}, id, func(j spool.Job) bool { return j.State == spool.Scheduled })
-	if !strings.Contains(j.Error, "not of the public Internet") {
-		t.Errorf("the error is %q", j.Error)
+	if _, err := NewWorker(b.c, Target{Queue: "hooks", URL: b.url}); err == nil || !strings.Contains(err.Error(), "allow_private lets it") {
+		t.Errorf("an address that can be seen to lead here is taken: %v", err)
+	}
+	// A name may lead here, and nobody knows before it is dialled.
+	d := &delivery{target: Target{URL: b.url, Timeout: DefaultTimeout}, client: &http.Client{Transport: transport(&Target{Concurrency: 1})}}
+	err := d.deliver(t.Context(), &spool.Lease{Job: spool.Job{ID: broker.NewID()}})
+	if err == nil || !strings.Contains(err.Error(), "not of the public Internet") {
+		t.Errorf("the error is %v", err)
+	}
+	for host, here := range map[string]bool{
+		"localhost": true, "LOCALHOST.": true, "a.localhost": true, "10.0.0.1": true, "::1": true, "fe80::1%eth0": true,
+		"example.com": false, "notlocalhost": false, "8.8.8.8": false, "10.example.com": false,
+	} {
+		if private(host) != here {
+			t.Errorf("%s is private: %v", host, !here)
+		}
 	}
 	for _, address := range []string{
 		"127.0.0.1:80", "[::1]:80", "10.1.2.3:80", "172.16.0.1:80", "192.168.1.1:443", "169.254.169.254:80", "100.64.0.1:80", "0.0.0.0:80", "224.0.0.1:80",
@@ -222,16 +234,17 @@ func TestATargetThatCannotBe(t *testing.T) {
 		t.Error(err)
 	}
 	for says, change := range map[string]func(t *Target){
-		"queue is missing":   func(t *Target) { t.Queue = "" },
-		"queue ":             func(t *Target) { t.Queue = "a b" },
-		"url is not":         func(t *Target) { t.URL = "ftp://example.com" },
-		"http:// or https":   func(t *Target) { t.URL = "https://" },
-		"user in it":         func(t *Target) { t.URL = "https://a:b@example.com" },
-		"is negative":        func(t *Target) { t.Timeout = -1 },
-		"client_error":       func(t *Target) { t.ClientError = "ignore" },
-		"rate needs tasks":   func(t *Target) { t.Rate = "1/s" },
-		"task ":              func(t *Target) { t.Tasks = []string{""} },
-		"secret is not base": func(t *Target) { t.Secret = "whsec_%%" },
+		"queue is missing":    func(t *Target) { t.Queue = "" },
+		"queue ":              func(t *Target) { t.Queue = "a b" },
+		"url is not":          func(t *Target) { t.URL = "ftp://example.com" },
+		"http:// or https":    func(t *Target) { t.URL = "https://" },
+		"user in it":          func(t *Target) { t.URL = "https://a:b@example.com" },
+		"timeout -1ns is neg": func(t *Target) { t.Timeout = -1 },
+		"concurrency -1 is":   func(t *Target) { t.Concurrency = -1 },
+		"client_error":        func(t *Target) { t.ClientError = "ignore" },
+		"rate needs tasks":    func(t *Target) { t.Rate = "1/s" },
+		"task ":               func(t *Target) { t.Tasks = []string{""} },
+		"secret is not base":  func(t *Target) { t.Secret = "whsec_%%" },
 	} {
 		bad := ok
 		change(&bad)

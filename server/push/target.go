@@ -67,8 +67,12 @@ func (t *Target) Check() error {
 		return errors.New("url is not one of http:// or https://")
 	case u.User != nil:
 		return errors.New("url has a user in it: what authenticates a delivery is its signature")
-	case t.Timeout < 0 || t.Concurrency < 0:
-		return errors.New("timeout or concurrency is negative")
+	case t.Timeout < 0:
+		return fmt.Errorf("timeout %v is negative", t.Timeout)
+	case t.Concurrency < 0:
+		return fmt.Errorf("concurrency %d is negative", t.Concurrency)
+	case !t.AllowPrivate && private(u.Hostname()):
+		return fmt.Errorf("url leads to %s, which is not of the public Internet: every delivery would fail; allow_private lets it", u.Hostname())
 	case t.ClientError != "" && t.ClientError != Bury && t.ClientError != Retry:
 		return fmt.Errorf("client_error is %.32q: allowed are bury and retry", t.ClientError)
 	case t.Rate != "" && len(t.Tasks) == 0:

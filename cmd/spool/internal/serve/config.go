@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/wire"
 	"github.com/spoolq/spool/server"
 )
@@ -32,6 +33,7 @@ type Config struct {
 
 	MaxWait        wire.Duration `json:"max_wait,omitzero" doc:"Bounds the wait of a claim, an await and an enqueue; 1m when left out." example:"1m"`
 	MaxBody        int64         `json:"max_body,omitzero" doc:"Largest body of a request, in bytes; 32 MiB when left out." minimum:"1024"`
+	MaxPayload     int           `json:"max_payload,omitzero" doc:"Largest payload of a job, and result, in bytes; 1 MiB when left out, 8 MiB at most." minimum:"1" maximum:"8388608"`
 	MaxConnections int           `json:"max_connections,omitzero" doc:"Connections at a time; more wait; 20000 when left out." minimum:"1"`
 	MaxStreams     int           `json:"max_streams,omitzero" doc:"Event streams at a time; 1000 when left out." minimum:"1"`
 	Shutdown       wire.Duration `json:"shutdown,omitzero" doc:"How long requests may go on after SIGTERM; 25s when left out." example:"25s"`
@@ -68,7 +70,7 @@ func Load(file string) (Config, error) {
 	if err != nil {
 		return c, err
 	}
-	if err := wire.Read(b, &c); err != nil {
+	if err := wire.ReadDocument(b, &c, "the file"); err != nil {
 		return c, fmt.Errorf("configuration %s: %w", file, err)
 	}
 	// What it names stands beside it.
@@ -109,7 +111,7 @@ func (c *Config) Check() error {
 		name  string
 		value int64
 	}{
-		{"max_wait", int64(c.MaxWait)}, {"max_body", c.MaxBody}, {"max_connections", int64(c.MaxConnections)},
+		{"max_wait", int64(c.MaxWait)}, {"max_body", c.MaxBody}, {"max_payload", int64(c.MaxPayload)}, {"max_connections", int64(c.MaxConnections)},
 		{"max_streams", int64(c.MaxStreams)}, {"shutdown", int64(c.Shutdown)},
 	} {
 		if n.value < 0 {
@@ -119,8 +121,21 @@ func (c *Config) Check() error {
 	if c.MaxBody > 0 && c.MaxBody < 1024 {
 		bad("max_body is %d: at least 1024 would do", c.MaxBody)
 	}
+	if c.MaxPayload > broker.MaxCallBytes {
+		bad("max_payload is %d: at most %d would do", c.MaxPayload, broker.MaxCallBytes)
+	}
 	if c.LogFormat != "" && c.LogFormat != "text" && c.LogFormat != "json" {
 		bad("log_format is %.32q: allowed are text and json", c.LogFormat)
+	}
+	for i, host := range c.Hosts {
+		if err := checkHost(host); err != nil {
+			bad("hosts[%d] %w", i, err)
+		}
+	}
+	if dir := filepath.Dir(c.AuditLog); c.AuditLog != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			bad("audit_log: there is no directory %s", dir)
+		}
 	}
 	if err := c.checkAddr(); err != nil {
 		bad("%w", err)
@@ -148,14 +163,39 @@ func (c *Config) checkAddr() error {
 	if addr == "systemd" {
 		return nil // listen looks at what is passed
 	}
-	host, _, err := net.SplitHostPort(addr)
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("addr is %.64q: HOST:PORT, unix:PATH or systemd would do", addr)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("addr is %.64q: its port is not one of 0 to 65535", addr)
 	}
 	if !guarded && !loopback(host) {
 		return fmt.Errorf("addr is %s, which others can reach, and no credentials are asked for: make one with spool credential, or listen on 127.0.0.1", addr)
 	}
 	return nil
+}
+
+// checkHost refuses what is no name of a host by itself.
+func checkHost(host string) error {
+	if host == "*" || net.ParseIP(host) != nil {
+		return nil
+	}
+	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
+	if host == "" || strings.Trim(host, chars) != "" {
+		return fmt.Errorf("is %.64q: a name or an address would do, without https:// and without a port, or \"*\" for every name", host)
+	}
+	return nil
+}
+
+// Warnings are what is allowed and hardly meant.
+func (c *Config) Warnings() (all []string) {
+	for i := range c.Push {
+		if p := &c.Push[i]; p.SecretEnv == "" {
+			all = append(all, fmt.Sprintf("push[%d]: the deliveries of queue %s are not signed, so that who gets them cannot tell who sent them: set secret_env", i, p.Queue))
+		}
+	}
+	return all
 }
 
 // Where is where it listens, for people.

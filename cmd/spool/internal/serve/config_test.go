@@ -40,13 +40,26 @@ func TestAConfigurationThatCannotBeIsRefusedWithItsField(t *testing.T) {
 		{"a socket without a path", `{"addr":"unix:"}`, "path of the socket"},
 		{"every address, unguarded", `{"addr":":8080"}`, "no credentials are asked for"},
 		{"an address of a network, unguarded", `{"addr":"192.168.1.2:80"}`, "no credentials are asked for"},
-		{"a credential without a hash", `{"credentials":[{"name":"a","hash":"","scopes":["read"]}]}`, `credentials[0] ("a"): hash is not`},
+		{"a credential without a hash", `{"credentials":[{"name":"a","hash":"","scopes":["read"]}]}`, `credentials[0] ("a"): hash is not a SHA-256 in 64 hexadecimal digits: make a secret and its hash with: spool credential a --scope read`},
 		{"a credential without scopes", `{"credentials":[{"name":"a","hash":"` + hash + `","scopes":[]}]}`, "allows nothing"},
 		{"an unknown scope", `{"credentials":[{"name":"a","hash":"` + hash + `","scopes":["admin"]}]}`, `scope "admin" is unknown`},
 		{"a target without a queue", `{"push":[{"queue":"","url":"https://example.com"}]}`, "push[0]: queue is missing"},
 		{"a target of two", `{"push":[{"queue":"q","url":"https://a.example"},{"queue":"q","url":"https://b.example"}]}`, "push[1]: there are two of the name push-q"},
 		{"a secret that is nowhere", `{"push":[{"queue":"q","url":"https://a.example","secret_env":"SPOOL_TEST_NOTHING"}]}`, "push[0]: secret_env: the variable SPOOL_TEST_NOTHING is not set"},
-		{"no JSON", `addr = 1`, "is not JSON"},
+		{"no JSON", `addr = 1`, "the file is not JSON"},
+		{"half a file", `{"addr":`, "the file is not JSON"},
+		{"no object", `[]`, "the file: a JSON array does not fit here"},
+		{"a port that there is none of", `{"addr":"127.0.0.1:99999"}`, "addr is \"127.0.0.1:99999\": its port"},
+		{"an audit log where there is no directory", `{"audit_log":"nothing/at/all.log"}`, "audit_log: there is no directory"},
+		{"a host that is a URL", `{"hosts":["a.example","http://x"]}`, "hosts[1] is \"http://x\""},
+		{"a host with a port", `{"hosts":["x:8080"]}`, "hosts[0] is \"x:8080\""},
+		{"a host that is a pattern", `{"hosts":["*.example.com"]}`, "hosts[0] is"},
+		{"a large payload", `{"max_payload":9000000}`, "max_payload is 9000000: at most 8388608"},
+		{"a target of this machine", `{"push":[{"queue":"q","url":"http://127.0.0.1:80/x"}]}`, "push[0]: url leads to 127.0.0.1"},
+		{"a target of this machine by its name", `{"push":[{"queue":"q","url":"http://localhost/x"}]}`, "push[0]: url leads to localhost"},
+		{"a target of a private network", `{"push":[{"queue":"q","url":"http://[fd12::1]/x"}]}`, "push[0]: url leads to fd12::1"},
+		{"a negative timeout", `{"push":[{"queue":"q","url":"https://a.example","timeout":"-1s"}]}`, "push[0]: timeout -1s is negative"},
+		{"a negative concurrency", `{"push":[{"queue":"q","url":"https://a.example","concurrency":-1}]}`, "push[0]: concurrency -1 is negative"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg, err := load(t, c.text)
@@ -63,7 +76,8 @@ func TestAConfigurationThatCannotBeIsRefusedWithItsField(t *testing.T) {
 func TestAConfigurationThatIsRight(t *testing.T) {
 	hash := server.HashSecret("x")
 	for _, text := range []string{
-		`{}`, `{"addr":"[::1]:0"}`, `{"addr":"localhost:8080","dir":"jobs"}`, `{"addr":"unix:/run/spool.sock"}`, `{"addr":"systemd"}`,
+		`{}`, `{"hosts":["*"]}`, `{"hosts":["jobs.example.com","10.0.0.1","::1","my_host"]}`, `{"addr":"127.0.0.1:http"}`, `{"push":[{"queue":"q","url":"http://10.0.0.1/x","allow_private":true}]}`,
+		`{"addr":"[::1]:0"}`, `{"addr":"localhost:8080","dir":"jobs"}`, `{"addr":"unix:/run/spool.sock"}`, `{"addr":"systemd"}`,
 		`{"addr":":8080","credentials":[{"name":"a","hash":"` + hash + `","scopes":["read","work"]}]}`,
 	} {
 		cfg, err := load(t, text)
@@ -109,7 +123,17 @@ func TestTheSchemaAndTheExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.TLSCert, cfg.TLSKey = "", "" // they are nowhere yet
+	cfg.TLSCert, cfg.TLSKey, cfg.AuditLog = "", "", "" // they are nowhere yet
+	t.Setenv(cfg.Push[0].SecretEnv, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	if err := cfg.Check(); err == nil || !strings.Contains(err.Error(), "spool credential web --scope produce --scope read") {
+		t.Errorf("what stands in for a hash is taken: %v", err)
+	}
+	for i := range cfg.Credentials {
+		cfg.Credentials[i].Hash = server.HashSecret(server.NewSecret())
+	}
+	if warnings := cfg.Warnings(); warnings != nil {
+		t.Error(warnings)
+	}
 	if err := cfg.Check(); err != nil {
 		t.Error(err)
 	}
@@ -125,5 +149,46 @@ func TestTheSchemaAndTheExample(t *testing.T) {
 		if schema.Properties[name] == nil {
 			t.Errorf("the schema does not know %s", name)
 		}
+	}
+}
+
+func TestDeliveriesThatNobodySignsAreWarnedOf(t *testing.T) {
+	c := Config{Push: []Push{{Queue: "a", URL: "https://a.example", SecretEnv: "X"}, {Queue: "b", URL: "https://b.example"}}}
+	if got := c.Warnings(); len(got) != 1 || !strings.HasPrefix(got[0], "push[1]: the deliveries of queue b are not signed") {
+		t.Errorf("warned of %q", got)
+	}
+}
+
+// TestTheExampleFitsTheUnit: what the example names is where the unit lets it be.
+func TestTheExampleFitsTheUnit(t *testing.T) {
+	cfg, err := Load("../../../../docs/serve.example.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile("../../../../contrib/systemd/spool.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := map[string][]string{}
+	for line := range strings.Lines(string(b)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
+			unit[name] = append(unit[name], value)
+		}
+	}
+	for _, is := range []struct{ field, value, want string }{
+		{"dir", cfg.Dir, "/var/lib/" + unit["StateDirectory"][0]},
+		{"audit_log", filepath.Dir(cfg.AuditLog), "/var/log/" + unit["LogsDirectory"][0]},
+	} {
+		if is.value != is.want {
+			t.Errorf("%s is %s, the unit allows %s", is.field, is.value, is.want)
+		}
+	}
+	for _, file := range []string{cfg.TLSCert, cfg.TLSKey} {
+		if dir, name := filepath.Split(file); dir != "/run/credentials/spool.service/" || !strings.Contains(strings.Join(unit["LoadCredential"], " "), name+":/etc/spool/"+name) {
+			t.Errorf("the unit does not hand over %s", file)
+		}
+	}
+	if !strings.Contains(unit["ExecStart"][0], "/etc/spool/serve.json") || unit["EnvironmentFile"] == nil {
+		t.Error("the unit reads another file, or no secrets")
 	}
 }

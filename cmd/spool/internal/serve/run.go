@@ -33,6 +33,9 @@ const (
 // time. The client stays the caller's. ready is called once it listens, with the
 // URL.
 func Run(ctx context.Context, client *spool.Client, c Config, version string, log *slog.Logger, ready func(url string)) (err error) {
+	for _, text := range c.Warnings() {
+		log.Warn(text)
+	}
 	audit, closeAudit, err := c.audit(log)
 	if err != nil {
 		return err
@@ -83,7 +86,10 @@ func Run(ctx context.Context, client *spool.Client, c Config, version string, lo
 	case err = <-ended:
 	case <-ctx.Done():
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+		log.Info("stopping: requests under way come to their end", "for at most", cmp.Or(time.Duration(c.Shutdown), defaultShutdown).String())
+		began := time.Now()
 		err = c.shutdown(s, h)
+		log.Info("stopped serving", "after", time.Since(began).Round(time.Millisecond).String())
 	}
 	stop()
 	stopUpkeep()
@@ -132,7 +138,7 @@ func (c *Config) pages(client *spool.Client, log, audit *slog.Logger) (http.Hand
 	if c.NoDashboard {
 		return nil, func() error { return nil }, nil
 	}
-	d, err := dashboard.New(client, dashboard.Config{Caller: server.Caller, Audit: audit, Logger: log})
+	d, err := dashboard.New(client, dashboard.Config{Caller: server.Caller, MayChange: server.MayOperate, Audit: audit, Logger: log})
 	if err != nil {
 		return nil, nil, err
 	}
