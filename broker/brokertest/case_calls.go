@@ -74,14 +74,14 @@ var callRules = []rule{
 	{"a repeated claim returns the leases of the first that are still valid, and takes no others", func(f *fixture) {
 		f.needsRetry()
 		f.addMany(9)
-		c, r := broker.NewCall(), broker.ClaimRequest{Queues: []string{queue}, Max: 5, Worker: "w", TTL: tick}
+		c, r := broker.NewCall(), broker.ClaimRequest{Queues: []string{queue}, Max: 5, Worker: "w", TTL: 4 * tick}
 		leases := exactly(f, "leases", f.claimAs(c, r), 5)
 		f.wantSame("claim", func() string { return leaseText(f.claimAs(c, r)) }, leaseText(leases))
 		f.beats(time.Hour, leases[0], leases[1], leases[3], leases[4])
 		f.end(leases[1], broker.Ack)
 		f.end(leases[3], broker.Release)
 		want(f, "claimed again", f.one().Job.ID, leases[3].Job.ID)
-		f.pass(tick) // the lease of 2 is over
+		f.pass(4 * tick) // the lease of 2 is over
 		f.wantSame("claim", func() string { return leaseText(f.claimAs(c, r)) }, leaseText([]broker.Lease{leases[0], leases[4]}))
 		f.end(leases[0], broker.Ack)
 		f.end(leases[4], broker.Ack)

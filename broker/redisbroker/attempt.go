@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -115,9 +116,9 @@ func (n *network) attempt(ctx context.Context, s *script, queue string, calls []
 	if !errors.As(err, &known) {
 		known = judge(s, err, m.sent.Load())
 	}
-	if context.Cause(ctx) != errImpatient {
+	if end, ok := ctx.Deadline(); !ok || time.Now().Before(end) {
 		n.missed(known)
-	}
+	} // else its caller left it to a leader, which says nothing of the server yet
 	return nil, known
 }
 

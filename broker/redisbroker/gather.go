@@ -27,10 +27,6 @@ const (
 	mostBytes  = 1 << 20 // of one run
 )
 
-// errImpatient is the cause of the end of a run whose caller made it, and left it to
-// a leader since the answer took long: that says nothing of the server yet.
-var errImpatient = errors.New("redis: no answer for the caller in time")
-
 // attempt brings calls to the server once; its error is a *failure. again says
 // that the reply to one of them was lost before.
 type attempt func(ctx context.Context, s *script, queue string, calls [][]byte, again bool) ([][]byte, error)

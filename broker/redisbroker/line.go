@@ -194,7 +194,7 @@ func (l *line) take(f *flight, patience time.Duration) (ctx context.Context, bat
 	clear(l.waiting[rest:])
 	l.waiting, f.last = l.waiting[:rest], n
 	if patience > 0 {
-		ctx, f.land = context.WithTimeoutCause(l.g.ctx, patience, errImpatient)
+		ctx, f.land = context.WithTimeout(l.g.ctx, patience)
 	} else {
 		ctx, f.land = context.WithCancel(l.g.ctx)
 	}
