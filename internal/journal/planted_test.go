@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"strings"
@@ -444,5 +445,58 @@ func TestAFlipIsDurableWhenItReturns(t *testing.T) {
 	cur, err := readCurrent(m.Crash(crashfs.KeepNone).Process(), labDir)
 	if err != nil || cur.Checkpoint != 1 {
 		t.Errorf("after a power cut CURRENT says %+v, %v", cur, err)
+	}
+}
+
+func TestAnImpossibleLengthOfABlockIsRefused(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	l := mustOpenOn(t, m.Process())
+	must(t, appendOne(l, "one", Settle))
+	must(t, errOf(l.TryCompactLock()))
+	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal(0))) })
+	must(t, l.WriteCheckpoint(1, func(w io.Writer) error { return errOf(w.Write(make([]byte, 3*maxBlock))) }))
+	name := join(labDir, checkpointName(1))
+	b, err := m.ReadFile(name)
+	must(t, err)
+	binary.LittleEndian.PutUint32(b[sideHeader:], maxBlock+1)
+	must(t, m.WriteFile(name, b))
+	if err := l.ReadCheckpoint(1, func(r io.Reader) error { return errOf(io.Copy(io.Discard, r)) }); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("ReadCheckpoint says %v", err)
+	}
+}
+
+func TestAFlipToADamagedPayloadFileIsRefused(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	l := mustOpenOn(t, m.Process())
+	must(t, appendOne(l, "one", Settle))
+	must(t, errOf(l.TryCompactLock()))
+	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal(0))) })
+	p, err := l.NewPayloadFile(1)
+	must(t, err)
+	must(t, errOf(p.Append([]byte("a payload"))))
+	must(t, p.Finish())
+	must(t, l.WriteCheckpoint(1, writeTexts("one")))
+	name := join(labDir, PayloadFile(1).Name())
+	b, err := m.ReadFile(name)
+	must(t, err)
+	b[sideHeader] ^= 1
+	must(t, m.WriteFile(name, b))
+	if err := l.Flip(Current{Checkpoint: 1, Payload: []uint64{1}}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("Flip says %v", err)
+	}
+}
+
+func TestTheReserveGrowsWithTheState(t *testing.T) {
+	m := crashfs.New(crashfs.Config{Seed: 1})
+	l := mustOpenOn(t, m.Process())
+	must(t, l.Prepare())
+	const state, adds = 100_000, 50_000
+	locked(t, l, func() {
+		must(t, l.CatchUp(discard))
+		l.SetState(state)
+		must(t, l.Reserve(10, Enqueue, adds))
+	})
+	if size := l.reserveBytes(); size < state+adds {
+		t.Errorf("RESERVE has %d bytes for a checkpoint of %d", size, state+adds)
 	}
 }

@@ -78,13 +78,13 @@ var openFaults = []fault{
 		pkg: journalPkg, tests: []string{"TestNothingOfADamagedBlockIsHandedOut"}},
 	{what: "the length of a checkpoint's block is believed", file: "internal/journal/checkpoint.go", fn: "blockReader.block",
 		old: "n > maxBlock || ", new: "",
-		pkg: journalPkg, tests: []string{"TestEveryFlippedBitOfACheckpointIsRefused"}},
+		pkg: journalPkg, tests: []string{"TestAnImpossibleLengthOfABlockIsRefused"}},
 	{what: "the footer of a checkpoint is believed", file: "internal/journal/checkpoint.go", fn: "parseFooter",
 		old: "le.Uint32(b[60:]) != sumOf(seed, b[:60]) || ", new: "",
 		pkg: journalPkg, tests: []string{"TestEveryFlippedBitOfACheckpointIsRefused"}},
 	{what: "the content of a payload file is not verified before it counts", file: "internal/journal/payload.go", fn: "verifyPayload",
 		old: "if sum != foot.sum {", new: "if false {",
-		pkg: journalPkg, tests: []string{"TestAFlipOfSomethingDamagedIsRefused"}},
+		pkg: journalPkg, tests: []string{"TestAFlipToADamagedPayloadFileIsRefused"}},
 
 	// The reserve.
 	{what: "enqueues are taken on a full disk", file: "internal/journal/write.go", fn: "Log.place",
@@ -92,8 +92,8 @@ var openFaults = []fault{
 		pkg: journalPkg, tests: []string{"TestAFullDiskStopsEnqueuesAndLetsSettlementsGoOn"}},
 	{what: "enqueues are taken for which no checkpoint would have room", file: "internal/journal/write.go", fn: "Log.place",
 		old: "err := l.cover(adds); err != nil {", new: none,
-		pkg: journalPkg, tests: []string{"TestACheckpointFitsOnAFullDisk", "TestPowerCutsOfAFullDiskLoseNothingThatWasDurable"}},
+		pkg: journalPkg, tests: []string{"TestTheReserveGrowsWithTheState"}},
 	{what: "what RESERVE has grown by is not on the disk", file: "internal/journal/reserve.go", fn: "Log.prepareReserve",
 		old: "err = joinClose(f.Sync(), f)", new: "err = joinClose(nil, f)",
-		pkg: journalPkg, tests: []string{"TestPowerCutsOfAFullDiskLoseNothingThatWasDurable"}},
+		pkg: journalPkg, tests: []string{"TestPreparedSegmentsAreDurable"}},
 }
