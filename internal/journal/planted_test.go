@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -170,12 +171,18 @@ func TestAFailedAppendIsTakenBackForGood(t *testing.T) {
 	l := mustOpenOn(t, m.Process())
 	must(t, appendOne(l, "first", Settle))
 	must(t, l.Sync())
+	kernel := m.Process()
+	writes := 0
 	m.Inject(func(op crashfs.Op) error {
-		if op.Kind == crashfs.OpWriteAt && strings.HasSuffix(op.Path, ".log") {
-			m.Inject(nil)
+		if op.Kind != crashfs.OpWriteAt || !strings.HasSuffix(op.Path, ".log") {
+			return nil
+		}
+		if writes++; writes == 1 {
 			return crashfs.ShortWrite{N: op.Length, Err: syscall.EIO}
 		}
-		return nil
+		m.Inject(nil) // the zeros come next; before that the frame is written back
+		f, err := kernel.Open(op.Path, os.O_RDWR)
+		return joinClose(errors.Join(err, f.Sync()), f)
 	})
 	if err := appendOne(l, "failed", Settle); !errors.Is(err, syscall.EIO) || errors.Is(err, ErrPoisoned) {
 		t.Fatalf("Append says %v", err)
@@ -386,23 +393,34 @@ func TestRecoveryHandsOutOnlyWhatIsOnTheDisk(t *testing.T) {
 }
 
 func TestAHandleThatWasToldOfAFailureCannotRecover(t *testing.T) {
-	m := crashfs.New(crashfs.Config{Seed: 1})
-	l := mustOpenOn(t, m.Process())
-	must(t, appendOne(l, "one", Settle))
-	failSync(m)
-	if err := l.Sync(); !errors.Is(err, ErrPoisoned) {
-		t.Fatalf("the failed sync said %v", err)
-	}
-	must(t, errOf(l.TryCompactLock()))
-	locked(t, l, func() {
-		must(t, errOf(l.Refresh()))
-		if err := l.Recover(discard); !errors.Is(err, ErrPoisoned) {
-			t.Errorf("Recover says %v", err)
+	for what, kind := range map[string]crashfs.OpKind{"of a segment": crashfs.OpSync, "of the directory": crashfs.OpSyncDir} {
+		m := crashfs.New(crashfs.Config{Seed: 1})
+		l := mustOpenOn(t, m.Process())
+		must(t, l.Prepare())
+		must(t, appendOne(l, "one", Settle))
+		m.Inject(func(op crashfs.Op) error {
+			if op.Kind == kind {
+				m.Inject(nil)
+				return syscall.EIO
+			}
+			return nil
+		})
+		locked(t, l, func() {
+			must(t, l.CatchUp(discard))
+			if err := errOf(l.Seal(0)); !errors.Is(err, ErrPoisoned) {
+				t.Fatalf("a sync %s failed, and Seal says %v", what, err)
+			}
+		})
+		must(t, errOf(l.TryCompactLock()))
+		locked(t, l, func() {
+			if err := l.Recover(discard); !errors.Is(err, ErrPoisoned) {
+				t.Errorf("after a failed sync %s Recover says %v", what, err)
+			}
+		})
+		l.CompactUnlock()
+		if err := appendOne(l, "two", Settle); !errors.Is(err, ErrPoisoned) {
+			t.Errorf("after a failed sync %s Append says %v", what, err)
 		}
-	})
-	l.CompactUnlock()
-	if err := appendOne(l, "two", Settle); !errors.Is(err, ErrPoisoned) {
-		t.Errorf("Append says %v", err)
 	}
 }
 

@@ -29,7 +29,7 @@ func run(out io.Writer, args []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	test := exec.Command("go", append([]string{"test", "-count=1", "-short"}, args...)...)
+	test := exec.Command("go", append([]string{"test", "-count=1", "-short", "-timeout", "40m"}, args...)...)
 	test.Env = append(os.Environ(), raretest.Variable+"="+dir)
 	test.Stdout, test.Stderr = out, out
 	failed := test.Run()
@@ -37,10 +37,10 @@ func run(out io.Writer, args []string) error {
 	if err == nil && binaries == 0 {
 		err = errors.New("no test binary wrote what it reached: does its TestMain call raretest.Main?")
 	}
-	if err != nil || failed != nil {
-		return errors.Join(failed, err)
+	if err == nil {
+		err = report(out, counts)
 	}
-	return report(out, counts)
+	return errors.Join(failed, err)
 }
 
 // report prints a table, the rarest first. Its error counts those that were never
