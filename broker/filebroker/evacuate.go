@@ -58,7 +58,6 @@ func (b *handle) evacuate(ctx context.Context, s *jobstate.State, sealed uint64)
 	from, moving := map[uint32]int{}, int64(0)
 	for _, f := range files {
 		if moving > 0 && moving+f.live > bound {
-			rare.Reached(rare.EvacuationBounded)
 			more = true
 			continue
 		}

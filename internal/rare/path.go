@@ -101,7 +101,6 @@ const (
 	PayloadEvacuated
 	DamageLeft
 	SmallFilesMerged
-	EvacuationBounded
 	FlippedUnmoved
 	CompactionBusy
 	CompactionLeft
@@ -233,7 +232,6 @@ var names = [pathsEnd]string{
 	PayloadEvacuated:         "payloads were moved by a compaction",
 	DamageLeft:               "a compaction left a damaged payload where it was",
 	SmallFilesMerged:         "many small payload files were put together",
-	EvacuationBounded:        "a compaction left some to move for its next step",
 	FlippedUnmoved:           "a compaction of a full disk moved nothing",
 	CompactionBusy:           "a compaction left the work to another",
 	CompactionLeft:           "a compaction was left by its caller while it waited for the lock",
