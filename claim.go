@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // Times of the claim loop.
@@ -45,6 +46,7 @@ func (r *run) claimLoop(ctx context.Context) error {
 		}
 		switch {
 		case err != nil:
+			rare.Reached(rare.ClaimStumbled)
 			pause.after(ctx, faultMin, faultMax)
 		case got.jobs > 0:
 			pause.reset()
@@ -205,6 +207,7 @@ func (r *run) claimOnce(ctx context.Context, queues []string, most int, tasks []
 	}
 	age := time.Since(asked)
 	if age >= r.givenUp() && len(got.Leases) > 0 {
+		rare.Reached(rare.LeaseProved)
 		got.Leases, asked = r.prove(ctx, got.Leases)
 	}
 	for i := range got.Leases {
@@ -238,6 +241,7 @@ func (r *run) prove(ctx context.Context, leases []broker.Lease) (ours []broker.L
 		}
 	}
 	if n := len(leases) - len(ours); n > 0 {
+		rare.Reached(rare.LeaseTooLate)
 		r.log.Warn("jobs were claimed, and the answer came after their leases had ended", "jobs", n)
 	}
 	return ours, from

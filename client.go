@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // DefaultPayloadMax is the limit of a payload and of a result, in bytes.
@@ -108,6 +109,7 @@ func (c *Client) repeat(ctx context.Context, fn func(broker.Call) error) error {
 		if !sleep(ctx, wait) {
 			return err
 		}
+		rare.Reached(rare.ReplyLost)
 		wait = min(2*wait, 5*time.Second)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // work is one claimed job on its way through a worker. It is made for each job:
@@ -76,6 +77,7 @@ func (r *run) accept(l *broker.Lease, claimed time.Time) {
 		return
 	}
 	w.start = time.Now()
+	rare.Reached(rare.ClaimGivenBack)
 	w.outcome.Kind = broker.Release
 	r.finish(w)
 }
@@ -93,6 +95,7 @@ func (r *run) slot(slots *sync.WaitGroup) {
 		}
 		defer func() { go r.slot(slots) }()
 		if w != nil {
+			rare.Reached(rare.HandlerLeft)
 			w.conclude(errors.New("handler ended its goroutine (runtime.Goexit)"))
 			r.finish(w)
 		}
@@ -123,6 +126,7 @@ func (w *work) run(r *run) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
+			rare.Reached(rare.HandlerPanicked)
 			err = newPanicError(p)
 		}
 	}()
@@ -210,6 +214,7 @@ func (r *run) finish(w *work) {
 	drop := w.lost || own || r.closed
 	if drop {
 		if w.outcome.Kind = 0; !own {
+			rare.Reached(rare.NothingSettled)
 			w.refuse(ErrLeaseLost)
 		}
 		r.unhold(w)

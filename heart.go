@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // A lease is extended at each beat, a third of its TTL apart, unless it was
@@ -40,6 +41,7 @@ func (r *run) beatLoop(registered chan<- struct{}) {
 		}
 		next := r.cfg.LeaseTTL / beatPart
 		if err := r.heartbeat(fresh); err != nil {
+			rare.Reached(rare.HeartFailed)
 			next = r.cfg.LeaseTTL / retryPart
 		}
 		t.Reset(next)
@@ -137,6 +139,7 @@ func (r *run) giveUp() {
 	defer r.mu.Unlock()
 	for _, w := range r.held {
 		if w.confirmed.Before(old) {
+			rare.Reached(rare.LeaseGivenUp)
 			w.loseLocked()
 		}
 	}
@@ -147,6 +150,7 @@ func (r *run) giveUp() {
 // decides.
 func (w *work) loseLocked() {
 	if !w.over {
+		rare.Reached(rare.HandlerStopped)
 		w.lost = true
 		w.cancel(ErrLeaseLost)
 	}

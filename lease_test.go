@@ -124,6 +124,13 @@ func (l lateBroker) Claim(ctx context.Context, c broker.Call, r broker.ClaimRequ
 	return got, err
 }
 
+// Extend takes a moment, so that a handler that is started before its lease is
+// looked at does begin.
+func (l lateBroker) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.Beat, error) {
+	sleepCtx(ctx, time.Millisecond)
+	return l.Broker.Extend(ctx, r)
+}
+
 func TestAHandlerStartsWithALeaseThatIsNotOver(t *testing.T) {
 	const ttl = 30 * time.Second
 	for _, c := range []struct {

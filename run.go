@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // maxUnsettled bounds the finished jobs whose settlement is on its way: their
@@ -132,6 +133,7 @@ func (r *run) shutdown() []Job {
 	if !r.awaitIdle(max(r.cfg.ShutdownTimeout, 0)) {
 		r.mu.Lock()
 		for _, w := range r.held {
+			rare.Reached(rare.ShutdownCancelled)
 			w.cancel(ErrShutdown)
 		}
 		r.mu.Unlock()
@@ -142,6 +144,7 @@ func (r *run) shutdown() []Job {
 	r.closed = true
 	var left []Job
 	for _, w := range r.held {
+		rare.Reached(rare.ShutdownLeft)
 		left = append(left, w.Job)
 	}
 	return left

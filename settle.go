@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // Ack settles the lease: the job is done. result is kept with the job; nil
@@ -88,6 +89,7 @@ func (l *Lease) settle(ctx context.Context, s broker.Settlement) error {
 	l.mu.Lock()
 	if l.state == leaseEnded || l.state == leaseSettling {
 		l.mu.Unlock()
+		rare.Reached(rare.SettlementBusy)
 		return fmt.Errorf("%s job %s: %w: another settlement came first", s.Kind, l.Job.ID, ErrLeaseLost)
 	}
 	before := l.state

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // settleLoop settles finished jobs: always all that have gathered while the
@@ -46,6 +47,7 @@ func (r *run) settleLoop() {
 		}
 		r.fault("settle", err)
 		if err != nil {
+			rare.Reached(rare.SettleRepeated)
 			pause.after(r.ctx, faultMin, faultMax)
 		}
 	}
@@ -105,6 +107,7 @@ func (r *run) settle(batch []*work) error {
 		return err
 	}
 	if len(batch) > 1 {
+		rare.Reached(rare.SettledAlone)
 		for _, w := range batch {
 			if err := r.settle([]*work{w}); err != nil {
 				return err
@@ -118,6 +121,7 @@ func (r *run) settle(batch []*work) error {
 		return nil
 	}
 	// The result or the follow-ups cannot be stored: a failed attempt.
+	rare.Reached(rare.AckRefused)
 	w.outcome.Err = fmt.Errorf("ack: %w", err)
 	w.settlement.Result, w.settlement.FollowUps = nil, nil
 	w.fail(w.outcome.Err.Error(), w.outcome.Err)
@@ -158,6 +162,7 @@ func (r *run) settled(batch []*work, answers []broker.Settled) {
 		w.outcome.State = answers[i].State
 		switch err := answers[i].Err; {
 		case errors.Is(err, ErrNotFound) && w.unknown && w.outcome.Kind == broker.Ack:
+			rare.Reached(rare.AckUnknown)
 			w.outcome.State = Done // by the call whose reply was lost, and dropped since
 		case err != nil:
 			w.refuse(err)

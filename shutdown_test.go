@@ -91,7 +91,9 @@ func TestANegativeShutdownTimeoutCancelsAtOnce(t *testing.T) {
 func TestAHandlerThatIgnoresItsCancellationIsLeft(t *testing.T) {
 	bubble(t, func(b *bench) {
 		id := b.add(instant.With("x", kept))
-		w := spool.NewWorker(b.Client, spool.WorkerConfig{ShutdownTimeout: 2 * time.Second, LeaseTTL: 10 * time.Second})
+		finished := make(chan spool.Outcome, 2)
+		hooks := spool.Hooks{Finished: func(_ *spool.Lease, o spool.Outcome) { finished <- o }}
+		w := spool.NewWorker(b.Client, spool.WorkerConfig{ShutdownTimeout: 2 * time.Second, LeaseTTL: 10 * time.Second, Hooks: hooks})
 		ctx, cancel := context.WithCancel(b.ctx)
 		instant.Handle(w, func(ctx context.Context, _ string) error {
 			if spool.LeaseFrom(ctx).Job.Attempt == 2 {
@@ -118,6 +120,14 @@ func TestAHandlerThatIgnoresItsCancellationIsLeft(t *testing.T) {
 		j := b.wantState(id, spool.Done)
 		want(b, "attempt", j.Attempt, 2)
 		b.sleep(time.Hour) // the first handler returns
+		select {
+		case o := <-finished:
+			if o.Kind != 0 || !errors.Is(o.Err, spool.ErrLeaseLost) {
+				b.Errorf("the first run ended as %+v", o)
+			}
+		default:
+			b.Error("nobody was told that the first run settled nothing")
+		}
 		after := b.totals()
 		want(b, "acked", after.Acked, 1)
 		want(b, "expired", after.Expired, 1)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -102,6 +103,7 @@ func (a *alarm) fail(b *handle, err error) {
 	if !a.off && !errors.Is(err, errors.ErrUnsupported) {
 		b.slg.Warn("no alarm clock: claims may begin a millisecond after a rate allows them", "error", err)
 	}
+	rare.Reached(rare.AlarmLost)
 	a.off = true
 	for wait := range a.waits {
 		delete(a.waits, wait)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -160,6 +161,7 @@ func (l *bells) run(b *handle) {
 const pollEvery = 20 * time.Millisecond
 
 func (l *bells) poll(b *handle) {
+	rare.Reached(rare.WatchLost)
 	t := time.NewTicker(pollEvery)
 	defer t.Stop()
 	for {
@@ -290,6 +292,7 @@ func (l *bells) ring(b *handle, names []string) {
 		if f == nil {
 			var err error
 			if f, err = b.sys.Open(b.alivePath(name+bellSuffix), os.O_RDWR); err != nil {
+				rare.Reached(rare.BellGone)
 				continue // it has just ended
 			}
 			l.known[name] = f

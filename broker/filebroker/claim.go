@@ -13,6 +13,7 @@ import (
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
 	"github.com/spoolq/spool/internal/notify"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // slowPoll is how often a waiting claim looks although nobody woke it, give or
@@ -117,10 +118,12 @@ func (b *handle) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
 		t := &tickets[i]
 		err := t.Fill(read)
 		if errors.Is(err, fs.ErrNotExist) {
+			rare.Reached(rare.PayloadMoved)
 			err = b.refill(t)
 		}
 		switch {
 		case errors.Is(err, errDamaged):
+			rare.Reached(rare.PayloadDamaged)
 			b.slg.Error("a payload is damaged; its job is dead now", "queue", t.Job.Queue, "id", t.Job.ID, "error", err)
 			if err := b.do(noContext, &op{size: recordBytes, class: journal.Settle, decide: func(jobstate.Now) {
 				b.s.Damaged(&b.w, t.Job.Ref(), t.Job.Token)
@@ -131,6 +134,7 @@ func (b *handle) hand(got *broker.Claimed, tickets []jobstate.Ticket) error {
 		case errors.Is(err, broker.ErrNotFound):
 			continue // its lease ended, and another has acked it since
 		case err != nil:
+			rare.Reached(rare.PayloadUnread)
 			unread, failed = append(unread, broker.Settlement{Ref: t.Job.Ref(), Token: t.Job.Token, Kind: broker.Release}), err
 			continue
 		}
@@ -173,6 +177,7 @@ func (b *handle) refill(t *jobstate.Ticket) error {
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		case fresh && !b.log.GenerationChanged() && b.log.Current().Generation == generation:
+			rare.Reached(rare.PayloadLost)
 			return fmt.Errorf("%w: %w", errDamaged, err)
 		case loaded:
 			return err // compactions go on meanwhile

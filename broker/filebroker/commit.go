@@ -11,6 +11,7 @@ import (
 
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 const (
@@ -123,10 +124,12 @@ func (b *handle) reportHolder() bool {
 	pid, since, ok := b.log.Holder()
 	switch {
 	case !ok:
+		rare.Reached(rare.HolderUnknown)
 		b.slg.Warn("the store's lock is held by a process that did not say who it is")
 	case since < patience/2:
 		return false
 	default:
+		rare.Reached(rare.HolderReported)
 		b.slg.Warn("a process holds the store's lock; stop or continue it", "pid", pid, "for", since.Round(time.Millisecond))
 	}
 	return true
@@ -287,6 +290,7 @@ func (b *handle) decide(ops []*op, now jobstate.Now) (fresh bool) {
 func (b *handle) endLastBoot() {
 	for _, name := range b.s.Members() {
 		if !b.mayLive(name) {
+			rare.Reached(rare.BootEnded)
 			b.s.Gone(&b.w, name)
 		}
 	}
@@ -307,11 +311,13 @@ func (b *handle) openEpoch(now jobstate.Now, claims bool) (fresh bool) {
 	if e.Boot == b.boot {
 		for _, holder := range e.Holders {
 			if lives, _ := b.alive(holder); lives && holder != b.member.name { // one more epoch is none too many
+				rare.Reached(rare.EpochJoined)
 				b.s.OpenEpoch(&b.w, e.Number, name, e.Boot, e.Offset, false)
 				return false
 			}
 		}
 	}
+	rare.Reached(rare.EpochOpened)
 	offset := e.Offset
 	if e.Boot != b.boot {
 		offset = now.Steady - int64(b.sys.Monotonic())
@@ -319,6 +325,9 @@ func (b *handle) openEpoch(now jobstate.Now, claims bool) (fresh bool) {
 	// What the page cache holds outlives processes, but neither a restart of the
 	// machine nor a write that failed.
 	forgot := e.Number > 0 && (e.Boot != b.boot || b.lossy)
+	if forgot {
+		rare.Reached(rare.EpochForgot)
+	}
 	b.lossy = false
 	b.s.OpenEpoch(&b.w, e.Number+1, name, b.boot, offset, forgot)
 	return true
@@ -336,6 +345,7 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 	}
 	err := b.log.Reserve(size, class, adds(ops))
 	if class == journal.Settle && errors.Is(err, journal.ErrDiskFull) && slices.ContainsFunc(ops, func(o *op) bool { return o.scrapes }) {
+		rare.Reached(rare.ScrapedRoom)
 		return ops, nil // the frame may be smaller than was said
 	}
 	if !errors.Is(err, journal.ErrDiskFull) || class != journal.Enqueue {
@@ -354,6 +364,7 @@ func (b *handle) admit(ops []*op) ([]*op, error) {
 	if len(rest) == 0 {
 		return nil, err // nothing is left to do that would be worth room
 	}
+	rare.Reached(rare.EnqueueTurnedAway)
 	return rest, b.log.Reserve(size, journal.Settle, 0)
 }
 
@@ -371,6 +382,7 @@ func (b *handle) append() error {
 	b.log.SetState(b.s.Room())
 	_, err := b.log.Append(b.w.Body(), journal.FrameHeader{Count: b.w.Count(), Epoch: b.s.EpochNumber(), Stateful: b.s.Binds()})
 	if err != nil {
+		rare.Reached(rare.StateRebuilt)
 		b.ring.take()
 		return errors.Join(err, b.reload())
 	}
@@ -415,6 +427,7 @@ func (b *handle) readForwardLocked() {
 	}
 	err := b.log.Read(b.apply)
 	if overtaken(err) {
+		rare.Reached(rare.ReadOvertaken)
 		err = b.reload()
 	}
 	b.broken = err
@@ -442,6 +455,7 @@ func damage(err error) bool {
 // apply takes in one frame.
 func (b *handle) apply(f *journal.Frame) error {
 	if f.Kind == journal.KindEnd && len(f.Body) > 0 && !bytes.Equal(f.Body, b.s.Digest()) {
+		rare.Reached(rare.CountsDisagree)
 		return fmt.Errorf("%w: this handle counts otherwise than who sealed segment %d", journal.ErrCorrupt, f.At.Segment)
 	}
 	if f.Kind != journal.KindData {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // Compacted says what a compaction did.
@@ -34,6 +35,7 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 	defer b.wg.Done()
 	ok, err := b.log.TryCompactLock()
 	if err != nil || !ok {
+		rare.Reached(rare.CompactionBusy)
 		return c, public(err)
 	}
 	defer b.log.CompactUnlock()
@@ -108,6 +110,7 @@ func (b *handle) compactOnce(ctx context.Context, c *Compacted) (more bool, err 
 // flipUnmoved is flip on a disk without room for what was to be moved: it gives
 // back what the attempt took, and leaves everything where it was.
 func (b *handle) flipUnmoved(ctx context.Context, sealed uint64) (*jobstate.State, error) {
+	rare.Reached(rare.FlippedUnmoved)
 	if err := b.discard(); err != nil {
 		return nil, err
 	}
@@ -200,6 +203,7 @@ func (b *handle) lockWithin(ctx context.Context) error {
 	case err := <-got:
 		return err
 	case <-ctx.Done():
+		rare.Reached(rare.CompactionLeft)
 		return ctx.Err()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 const (
@@ -93,6 +94,7 @@ func (b *handle) sparseFiles(uses map[uint32]*jobstate.Use) (files []sparse, liv
 		}
 	}
 	if len(small) >= smallFiles {
+		rare.Reached(rare.SmallFilesMerged)
 		files = append(files, small...)
 	}
 	slices.SortFunc(files, func(a, b sparse) int {
@@ -129,6 +131,7 @@ func (b *handle) move(ctx context.Context, s *jobstate.State, sealed uint64, fro
 	if err := w.Finish(); err != nil {
 		return e, false, err
 	}
+	rare.Reached(rare.PayloadEvacuated)
 	e = evacuated{bytes, w.Moved()}
 	s.Relocate(places{}.with(e.parts).at)
 	return e, whole, nil
@@ -169,6 +172,7 @@ func (b *handle) copyOut(ctx context.Context, w *journal.PayloadWriter, list []j
 		for _, l := range list[:n] {
 			p := buf[l.Off-first.Off:][:l.Len]
 			if jobstate.Checksum(p) != l.Sum {
+				rare.Reached(rare.DamageLeft)
 				continue
 			}
 			if err := w.Move(journal.FileID(l.File), l.Off, p); err != nil {

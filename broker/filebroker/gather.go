@@ -9,6 +9,7 @@ import (
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // op is one call's part of a commit.
@@ -211,8 +212,10 @@ func (b *handle) submit(ctx context.Context, o *op) error {
 	case <-o.done:
 	case <-ctx.Done():
 		if o.state.CompareAndSwap(opWaiting, opAbandoned) {
+			rare.Reached(rare.CallAbandoned)
 			return ctx.Err()
 		}
+		rare.Reached(rare.CallTooLateToLeave)
 		<-o.done
 	}
 	return o.err

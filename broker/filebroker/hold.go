@@ -9,6 +9,7 @@ import (
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -52,6 +53,7 @@ func (b *handle) Hold(ctx context.Context, ref broker.Ref, token broker.Token) (
 func (b *handle) lockFile(name string) (vfs.File, error) {
 	f, err := b.sys.Open(b.alivePath(name), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
+		rare.Reached(rare.LockFileRefused)
 		return nil, fmt.Errorf("create a lock file: %w", err)
 	}
 	if ok, err := f.TryLock(); err != nil || !ok {

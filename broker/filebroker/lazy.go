@@ -9,6 +9,7 @@ import (
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // The state is loaded by the first call that needs it. Until then a handle only
@@ -154,6 +155,7 @@ func (b *handle) reload() error {
 	read := func() error { return b.log.Read(b.unlessClosed(b.apply)) }
 	err := b.load(read)
 	for try := 1; overtaken(err) && try < loadTries; try++ {
+		rare.Reached(rare.LoadOvertaken)
 		err = b.load(read)
 	}
 	if overtaken(err) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -98,6 +99,7 @@ func (b *handle) recover() error {
 		if try == 50 {
 			return fmt.Errorf("%w: a process that is no client of the store holds its COMPACT lock", journal.ErrUnsupported)
 		}
+		rare.Reached(rare.CompactLockInherited)
 		time.Sleep(10 * time.Millisecond)
 		ok, err = b.log.TryCompactLock()
 	}
@@ -107,6 +109,7 @@ func (b *handle) recover() error {
 	defer b.log.CompactUnlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	rare.Reached(rare.RecoveredAlone)
 	b.lossy = b.log.Poisoned() != nil
 	b.log.ClearClock() // the frame that it rests on may be lost
 	b.lazy.spare = true
@@ -207,6 +210,7 @@ func (b *handle) alive(name string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EINVAL):
 		return false, nil
 	case err != nil:
+		rare.Reached(rare.PeerNotProbed)
 		return false, fmt.Errorf("look who is alive: %w", err)
 	}
 	defer f.Close() // nothing was written
@@ -237,8 +241,10 @@ func (b *handle) settleDead(names []string) error {
 				case !b.there(name) || b.mayLive(name):
 				case b.s.Knows(name):
 					b.s.Gone(&b.w, name)
+					rare.Reached(rare.PeerDied)
 					gone = append(gone, name)
 				default:
+					rare.Reached(rare.PeerLeftNothing)
 					b.unlink([]string{name})
 				}
 			}
@@ -325,6 +331,7 @@ func (b *handle) resign() error {
 // nobody does any more. If not, others find out by the lock.
 func (b *handle) retire() (forgotten bool, err error) {
 	if b.log.Poisoned() != nil || b.catchUp() != nil {
+		rare.Reached(rare.LeftUnsettled)
 		return false, nil
 	}
 	if !b.s.Knows(b.member.name) {
@@ -354,6 +361,7 @@ func (b *handle) missed() error {
 	if len(suspects) == 0 {
 		return nil
 	}
+	rare.Reached(rare.PeerMissed)
 	return b.settleDead(suspects)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 const (
@@ -52,6 +53,7 @@ func (b *handle) again(ctx context.Context, o *op) error {
 // nobody may have looked since it was made.
 func (b *handle) enqueueAgain(ctx context.Context, o *op, err error) error {
 	if b.findRoom(ctx) {
+		rare.Reached(rare.RoomFound)
 		err = b.again(ctx, o)
 	}
 	if noRoom(o, err) {
@@ -100,6 +102,7 @@ func (b *handle) waitForRoom(ctx context.Context, o *op, err error) error {
 	defer poll.Stop()
 	defer end.Stop()
 	for noRoom(o, err) && !o.scrapes {
+		rare.Reached(rare.RoomAwaited)
 		b.room.wanted.Store(true)
 		b.keeper.poke(false)
 		select {
@@ -114,6 +117,7 @@ func (b *handle) waitForRoom(ctx context.Context, o *op, err error) error {
 		err = b.again(ctx, o)
 	}
 	if noRoom(o, err) {
+		rare.Reached(rare.RoomAwaitedInVain)
 		b.room.vain.Store(true)
 		time.AfterFunc(fullRetry, func() { b.room.vain.Store(false) })
 	}

@@ -3,6 +3,8 @@ package filebroker
 import (
 	"encoding/hex"
 	"sync/atomic"
+
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // Words of a slot. Slots fill the second half of CONTROL.
@@ -55,6 +57,9 @@ func (b *handle) slot(member string, take bool) []uint64 {
 			raw[k] = byte(owner >> (56 - 8*k))
 		}
 		if owner == 0 || !b.mayLive(hex.EncodeToString(raw[:])) {
+			if owner != 0 {
+				rare.Reached(rare.SlotTaken)
+			}
 			atomic.StoreUint64(&words[i+slotIdle], 0)
 			atomic.StoreUint64(&words[i+slotAwait], 0)
 			atomic.StoreUint64(&words[i+slotTaking], 0)

@@ -6,6 +6,7 @@ import (
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // commitStateless is commit for a handle that has not loaded the state: it finds
@@ -60,6 +61,7 @@ func (b *handle) stateless() bool {
 func needState(ops []*op, all bool) (rest []*op) {
 	for _, o := range ops {
 		if all || o.stateless == nil {
+			rare.Reached(rare.StateNeeded)
 			o.err = errNeedsState
 		} else {
 			rest = append(rest, o)
@@ -105,6 +107,7 @@ func (b *handle) spend(ops []*op) {
 		}
 	}
 	if _, ok := b.log.Clock(); ok && !b.s.Binds() && len(ops) > 0 {
+		rare.Reached(rare.SpareStateDropped)
 		b.s, b.lazy.spare = nil, false
 	}
 }

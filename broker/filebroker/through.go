@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // Every call goes to the present stay in the store, and its error is looked at:
@@ -34,6 +35,7 @@ func through[T any](b *Broker, call func(h *handle) (T, error)) (T, error) {
 		answer, err := call(h)
 		ended := errors.Is(err, broker.ErrClosed) || errors.Is(err, fs.ErrClosed)
 		if ended && b.cur.Load() != h {
+			rare.Reached(rare.StayOver)
 			continue // it waited on a stay that is over: nothing changed
 		}
 		return answer, b.noticed(h, err)
@@ -197,9 +199,11 @@ func (b *Broker) heal(h *handle) {
 		}
 		n, err := b.enter()
 		if err != nil {
+			rare.Reached(rare.HealRefused)
 			h.slg.Warn("join again", "error", err)
 			continue
 		}
+		rare.Reached(rare.Healed)
 		n.slg.Info("the store works again")
 		b.mu.Lock()
 		b.cur.Store(n)

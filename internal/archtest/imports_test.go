@@ -21,8 +21,9 @@ var only = []struct {
 	{"fair", nil, nil, "pure and generic, usable alone"},
 	{"internal/vfs", nil, []string{"internal/vfs/crashfs"}, "it knows files and clocks, not jobs"},
 	{"internal/vfs/crashfs", []string{"internal/vfs"}, nil, "a faulty file system knows files and clocks, not jobs"},
-	{"internal/journal", []string{"internal/vfs"}, []string{"internal/vfs/crashfs", "internal/fuzztest"}, "the log holds bytes; it knows nothing of jobs"},
-	{"internal/jobstate", []string{"broker", "cron", "limit", "fair"}, []string{"broker/brokertest", "internal/journal", "internal/fuzztest"}, "apply(record) to state: deterministic, no I/O, no clock"},
+	{"internal/rare", nil, nil, "counters, that anything of the file queue may raise"},
+	{"internal/journal", []string{"internal/vfs", "internal/rare"}, []string{"internal/vfs/crashfs", "internal/fuzztest", "internal/rare/raretest"}, "the log holds bytes; it knows nothing of jobs"},
+	{"internal/jobstate", []string{"broker", "cron", "limit", "fair", "internal/rare"}, []string{"broker/brokertest", "internal/journal", "internal/fuzztest", "internal/rare/raretest"}, "apply(record) to state: deterministic, no I/O, no clock"},
 	{"internal/notify", []string{"broker", "internal/jobstate"}, nil, "who waits for what, for the brokers that are built on jobstate"},
 	{"internal/wire", []string{"broker"}, []string{"internal/fuzztest"}, "JSON shapes of the contract and no more"},
 	{"broker/httpbroker", []string{"broker", "internal/wire"}, []string{"broker/brokertest", "broker/filebroker", "broker/membroker", ".", "server", "server/servertest", "internal/vfs/crashfs"}, "a client of the server knows the shapes of its API and no more"},
@@ -31,7 +32,7 @@ var only = []struct {
 	{"spoolprom", []string{".", "broker", "broker/filebroker"}, []string{"broker/membroker", "internal/vfs/crashfs"}, "an adapter beside the API: metrics, and nothing that others need"},
 	{"spoolotel", []string{".", "broker"}, []string{"broker/membroker"}, "an adapter beside the API: traces, and nothing that others need"},
 	{"broker/brokertest", []string{"broker", "cron", "limit", "fair", "internal/migrate"}, []string{"broker/membroker"}, "the suite's model is written apart from jobstate, or it would share its faults"},
-	{"broker/membroker", []string{"broker", "internal/jobstate", "internal/notify", "cron", "limit", "fair"}, []string{"broker/brokertest"}, "the state machine alone, in memory"},
+	{"broker/membroker", []string{"broker", "internal/jobstate", "internal/notify", "cron", "limit", "fair"}, []string{"broker/brokertest", "internal/rare/raretest"}, "the state machine alone, in memory"},
 }
 
 // never says which packages are imported by few, tests aside.
@@ -44,6 +45,7 @@ var never = []struct {
 	{"broker/brokertest", nil, "a test suite does not belong in a binary"},
 	{"internal/vfs/crashfs", nil, "a file system that forgets does not belong in a binary"},
 	{"internal/fuzztest", nil, "test helpers do not belong in a binary"},
+	{"internal/rare/raretest", []string{"internal/rare/unreached"}, "test helpers do not belong in a binary"},
 	{"server/servertest", nil, "test helpers do not belong in a binary"},
 	{"spooltest", []string{"examples/..."}, "test helpers do not belong in a binary"},
 	{"internal/archtest", nil, "it has no code"},
@@ -58,7 +60,7 @@ var never = []struct {
 // closed are the packages that compile in the standard library and
 // golang.org/x/sys, nothing else: a directory as a queue adds no dependency.
 var closed = []string{".", "broker", "broker/filebroker/...", "broker/membroker/...", "broker/brokertest", "cron", "limit", "fair", "spooltest", "server/dashboard",
-	"internal/archtest", "internal/jobstate", "internal/journal", "internal/migrate", "internal/notify", "internal/vfs/..."}
+	"internal/archtest", "internal/jobstate", "internal/journal", "internal/migrate", "internal/notify", "internal/rare/...", "internal/vfs/..."}
 
 // notBrokers are the packages below broker/ that implement no broker.
 var notBrokers = []string{"broker/brokertest", "broker/brokerurl"}

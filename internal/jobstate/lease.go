@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // maxLog bounds the lines kept with a job.
@@ -34,6 +35,7 @@ func (s *State) Extend(w *Writer, now Now, ttl time.Duration, x []broker.Extensi
 		e := &x[i]
 		j := s.held(e.Ref, e.Token)
 		if j == nil {
+			rare.Reached(rare.LeaseLost)
 			beats[i] = broker.Beat{Status: broker.Lost}
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // The verbs of this file take a call's id, the same when it is made again. What
@@ -29,8 +30,10 @@ func once[A any](s *State, w *Writer, now Now, id broker.ID, v *verb[A], decide 
 	if n := s.calls.find(id, now.Steady); n != 0 {
 		kind := s.calls.at(n).kind
 		if kind != v.is && kind != v.or {
+			rare.Reached(rare.CallIDReused)
 			return answer, false, fmt.Errorf("%w: call id %s was that of another call: %v", broker.ErrInvalid, id, kind)
 		}
+		rare.Reached(rare.CallRepeated)
 		r := &reader{b: s.calls.answer(n)}
 		answer = v.read(kind, r)
 		return answer, true, r.err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // ErrRecord is returned when a body does not hold records as this version
@@ -58,6 +59,7 @@ func (r *reader) next() (t recordType, ok bool) {
 
 func (r *reader) bad(what string) {
 	if r.err == nil {
+		rare.Reached(rare.RecordRefused)
 		r.err = fmt.Errorf("%w: %s at byte %d of the body", ErrRecord, what, r.all-len(r.rest)-len(r.b))
 	}
 	r.b = nil

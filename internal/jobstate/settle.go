@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // waitRec is a wait record: a job waits again.
@@ -61,8 +62,10 @@ func (s *State) Settle(w *Writer, now Now, st *broker.Settlement) broker.Settled
 	}
 	if v := s.lifeOf(j); j.state() != broker.Leased || v.token() != st.Token {
 		if j.state() != broker.Leased && v.token() == st.Token && v.ended == st.Kind {
+			rare.Reached(rare.SettlementRepeated)
 			return repeated(j, st)
 		}
+		rare.Reached(rare.StaleToken)
 		return broker.Settled{State: j.state(), Err: broker.ErrLeaseLost}
 	}
 	if st.Kind == broker.Ack {

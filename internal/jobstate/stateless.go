@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // An enqueue asks the state four things: whether a capacity has room, whether
@@ -55,6 +56,7 @@ func EnqueueStateless(w *Writer, now Now, queue string, jobs []broker.NewJob) ([
 	if err := unknown.checkAll(queue, jobs); err != nil {
 		return nil, err
 	}
+	rare.Reached(rare.EnqueuedWithoutState)
 	answers := make([]broker.Enqueued, len(jobs))
 	for i := range jobs {
 		j := &jobs[i]

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // Upkeep does what is due by now, at most max jobs of it: expires leases,
@@ -21,9 +22,11 @@ func (s *State) Upkeep(w *Writer, now Now, max int, held func(lock string) bool)
 		}
 		j := s.jobs.at(it.ref)
 		if l := s.lifeOf(j).lease; l.locked && held != nil && held(l.member.name) {
+			rare.Reached(rare.LeasePutOff)
 			s.putOff(w, j, satAdd(now.Steady, lockedAgain))
 			continue
 		}
+		rare.Reached(rare.LeaseExpired)
 		s.expire(w, j, reasonExpired)
 	}
 	n += s.cancelUnstarted(w, now, max-n)
@@ -69,6 +72,7 @@ func (s *State) expire(w *Writer, j *job, why reason) {
 	case j.flags&cancelAsked != 0:
 		s.final(w, j, finalRec{state: broker.Cancelled, reason: reasonCancelled, flags: zExpired})
 	case v.attempts >= s.maxAttempts(j):
+		rare.Reached(rare.JobCrashedTooOften)
 		s.final(w, j, finalRec{state: broker.Dead, reason: reasonCrashed, flags: zExpired})
 	default:
 		s.again(w, j, s.oldPlace(waitRec{reason: why, attempts: v.attempts, failures: v.failures}, j))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -170,6 +171,7 @@ func (l *Log) Flip(next Current) error {
 		return fmt.Errorf("flip: %w", err)
 	}
 	if now.Generation != cur.Generation || now.StoreID != cur.StoreID {
+		rare.Reached(rare.FlipOvertaken)
 		return fmt.Errorf("flip: CURRENT has generation %d, the work began from %d", now.Generation, cur.Generation)
 	}
 	next.Level, next.StoreID, next.Generation = cur.Level, cur.StoreID, cur.Generation+1

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -32,6 +33,7 @@ func (l *Log) trimTail(thorough bool) error {
 		return err
 	}
 	if bound := later(t.synced, l.at.synced); l.at.pos.Before(bound) {
+		rare.Reached(rare.DamageRefused)
 		return corruptAt(l.at.pos, "bad frame, but the log was durable up to %v", bound)
 	}
 	if t.end == 0 {
@@ -158,6 +160,7 @@ func (l *Log) cut(p Pos, t tail) error {
 	defer l.files.put(f)
 	name, err := l.saveTorn(f.File, p, t.end)
 	if noSpace(err) {
+		rare.Reached(rare.TailNotKept)
 		name = "not kept: disk full" // they were never acknowledged; settling must go on
 	} else if err != nil {
 		return fmt.Errorf("keep the torn tail at %v: %w", p, err)
@@ -166,6 +169,7 @@ func (l *Log) cut(p Pos, t tail) error {
 	if err := l.wipe(f, p.Offset, t.end); err != nil {
 		return fmt.Errorf("cut the torn tail at %v: %w", p, err)
 	}
+	rare.Reached(rare.TailCut)
 	l.report("torn tail cut", "segment", p.Segment, "offset", p.Offset, "bytes", t.end-p.Offset, "frames", len(t.found), "kept", name)
 	return nil
 }
@@ -181,6 +185,7 @@ func (l *Log) saveTorn(f vfs.File, p Pos, end int64) (string, error) {
 		if !errors.Is(err, fs.ErrExist) {
 			break
 		}
+		rare.Reached(rare.TornNameTaken)
 		name = base + "-" + strconv.Itoa(i)
 	}
 	if err != nil {
@@ -222,6 +227,7 @@ func (l *Log) wipe(f *openFile, off, end int64) error {
 		_, err = f.WriteAt(zeros[:min(int64(len(zeros)), end-at)], at)
 	}
 	if err != nil {
+		rare.Reached(rare.WipedByTruncating)
 		if terr := f.Truncate(off); terr != nil {
 			return errors.Join(err, terr)
 		}

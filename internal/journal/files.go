@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -77,6 +78,7 @@ func (c *fileCache) get(id FileID) (*openFile, error) {
 // evict closes some files that nobody holds. The newest segments stay: their
 // descriptors vouch for what is written.
 func (c *fileCache) evict() {
+	rare.Reached(rare.FilesEvicted)
 	var newest FileID
 	for id := range c.open {
 		if !id.Payload() && id > newest {

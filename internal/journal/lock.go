@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -73,6 +74,7 @@ func (l *Log) takeLock(wait bool) error {
 func (l *Log) queue(wait bool) (ok bool, err error) {
 	if wait {
 		l.control.add(ctlQueue, 1)
+		rare.Reached(rare.TurnAwaited)
 		defer l.control.add(ctlQueue, -1)
 	}
 	if ok, err = take(l.next, wait); err != nil || !ok {
@@ -122,6 +124,7 @@ func (l *Log) checkLock() error {
 		return ErrClosed
 	}
 	if l.sys.PID() != l.pid {
+		rare.Reached(rare.UsedAfterFork)
 		return fmt.Errorf("%w: this handle was opened by process %d, before a fork", ErrClosed, l.pid)
 	}
 	now := l.sys.Monotonic()
@@ -134,6 +137,7 @@ func (l *Log) checkLock() error {
 			return fmt.Errorf("check %s: %w", name, err)
 		}
 		if !same {
+			rare.Reached(rare.LockReplaced)
 			return fmt.Errorf("%w: %s was replaced while the store was open", ErrNotStore, name)
 		}
 	}
@@ -147,6 +151,7 @@ func (l *Log) rebuildControl() error {
 	if err != nil {
 		return fmt.Errorf("rebuild CONTROL: %w", err)
 	}
+	rare.Reached(rare.ControlRebuilt)
 	c := l.control
 	c.rebuild(uint64(l.sys.Monotonic()) | 1<<62) // above what any handle remembers
 	if poisoned {

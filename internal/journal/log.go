@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -165,6 +166,7 @@ func (l *Log) Refresh() (Current, error) {
 	if !changed {
 		return c, nil
 	}
+	rare.Reached(rare.CurrentReadAgain)
 	l.LetGo()
 	return c, nil
 }
@@ -196,6 +198,7 @@ func (l *Log) Start() (uint64, func(fn func(io.Reader) error) error, error) {
 				continue // flipped between the two looks
 			}
 			if errors.Is(err, fs.ErrNotExist) {
+				rare.Reached(rare.CheckpointMissing)
 				err = &CorruptError{File: checkpointName(c.Checkpoint), What: "the checkpoint is missing"}
 			}
 			if err != nil {

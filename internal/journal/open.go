@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // Open opens the log in o.Dir, or creates it when the directory is missing,
@@ -151,6 +153,7 @@ func ofStore(name string) bool {
 
 // lostCurrent is the error for a store whose CURRENT is of no use.
 func lostCurrent(what string) error {
+	rare.Reached(rare.CurrentLost)
 	return fmt.Errorf("%w: %w", ErrNotStore, &CorruptError{File: currentName, What: what})
 }
 

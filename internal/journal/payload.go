@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -152,6 +153,7 @@ func (w *PayloadWriter) Back() (ok bool) {
 	if k.parts == 0 || !errors.Is(w.err, ErrDiskFull) {
 		return false
 	}
+	rare.Reached(rare.PayloadFileCutShort)
 	w.err, w.out = nil, w.out[:0]
 	w.off, w.due, w.sum = k.off, k.due, k.sum
 	w.moved = w.moved[:k.parts]

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // A store is poisoned by a flag in CONTROL, with the reason behind it, for the
@@ -28,9 +30,11 @@ func (l *Log) Poisoned() error {
 	}
 	why, ok := l.readPoison()
 	if !ok { // whoever found it may not have got that far
+		rare.Reached(rare.PoisonReasonMissing)
 		return fmt.Errorf("%w: the reason was not recorded", ErrPoisoned)
 	}
 	p := &poison{fmt.Errorf("%w: %s", ErrPoisoned, why)}
+	rare.Reached(rare.PoisonedByOther)
 	l.poisoned.CompareAndSwap(nil, p)
 	return p.err
 }
@@ -44,6 +48,7 @@ func (l *Log) readPoison() (string, bool) {
 	if err != nil {
 		return "", false
 	}
+	rare.Reached(rare.PoisonReasonFromFile)
 	b, err := readAll(f, poisonMax)
 	return string(b), joinClose(err, f) == nil && len(b) > 0
 }
@@ -54,6 +59,7 @@ func (l *Log) Poison(why error) {
 	if why == nil {
 		return
 	}
+	rare.Reached(rare.Poisoned)
 	l.broken.Store(true)
 	l.poisoned.CompareAndSwap(nil, &poison{fmt.Errorf("%w: %w", ErrPoisoned, why)})
 	text := why.Error()

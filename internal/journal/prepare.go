@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // askAgain is how often a refused Enqueue asks for another try to prepare.
@@ -98,6 +100,9 @@ func (l *Log) Prepare() error {
 	}
 	switch {
 	case err == nil:
+		if l.Full() {
+			rare.Reached(rare.ReserveRefilled)
+		}
 		l.setFull(false)
 	case errors.Is(err, ErrDiskFull):
 		l.setFull(true)
@@ -129,6 +134,7 @@ func (l *Log) createAhead(n uint64) error {
 	size := l.nextSize()
 	err := l.createSegment(n, nil, size)
 	for size > l.smallest() && errors.Is(err, ErrDiskFull) {
+		rare.Reached(rare.SegmentsSmaller)
 		size = max(size/2, l.smallest())
 		err = l.createSegment(n, nil, size)
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // noLimit is a position after every other.
@@ -141,6 +143,7 @@ func (l *Log) cross() (bool, error) {
 		}
 		return false, err
 	}
+	rare.Reached(rare.CrossedWithoutEnd)
 	l.setPos(next)
 	return true, nil
 }
@@ -151,8 +154,10 @@ func (l *Log) missing(err error) error {
 		return fmt.Errorf("read segment %d: %w", l.at.pos.Segment, err)
 	}
 	if cur, cerr := readCurrent(l.sys, l.dir); cerr == nil && l.at.pos.Segment <= cur.Checkpoint {
+		rare.Reached(rare.FellBehind)
 		return ErrBehind
 	}
+	rare.Reached(rare.SegmentMissing)
 	return corruptAt(l.at.pos, "the segment is missing")
 }
 
@@ -186,6 +191,7 @@ func (l *Log) CatchUp(fn func(*Frame) error) error {
 		return err
 	}
 	if known && l.at.pos.Before(published) {
+		rare.Reached(rare.EndLost)
 		return corruptAt(l.at.pos, "no frame, but the log was written up to %v since the machine started", published)
 	}
 	if s == sightBad || flight {
@@ -268,6 +274,7 @@ func (l *Log) finishRoll() error {
 		case err != nil:
 			return fmt.Errorf("sync segment %d: %w", n, err)
 		default:
+			rare.Reached(rare.RollFinished)
 			defer l.files.put(f)
 			if f.vouched.Load() {
 				err = l.syncFile(f)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // Recover is CatchUp for a caller who found that no other handle lives: after
@@ -25,6 +27,7 @@ func (l *Log) Recover(fn func(*Frame) error) error {
 		return ErrNotLocked
 	}
 	if l.broken.Load() {
+		rare.Reached(rare.BrokenHandleRefused)
 		return l.Poisoned()
 	}
 	poisoned := l.Poisoned() != nil
@@ -32,6 +35,7 @@ func (l *Log) Recover(fn func(*Frame) error) error {
 	l.lose()
 	known, _ := l.control.pos(ctlDurable)
 	if end, ok := l.control.pos(ctlEnd); !ok || end.Before(known) {
+		rare.Reached(rare.ControlContradictsItself)
 		known = Pos{} // the page contradicts itself
 	}
 	if err := l.fromDisk(); err != nil {
@@ -84,6 +88,7 @@ func (l *Log) fromDisk() error {
 			err = f.DropCache()
 		}
 		if err == nil && l.at.pos.Segment == n {
+			rare.Reached(rare.ReadCacheDropped)
 			err = l.reread(f, l.at.pos, l.at.synced)
 		}
 		if err == nil {
@@ -150,6 +155,7 @@ func (l *Log) leavePoison() error {
 	l.poisoned.Store(nil)
 	l.control.unpoison()
 	l.publish()
+	rare.Reached(rare.PoisonLeft)
 	l.report("recovered from poison", "end", l.at.pos.String(), "generation", cur.Generation)
 	return nil
 }
@@ -167,6 +173,7 @@ func (l *Log) continueIn(n uint64) error {
 	l.files.drop(func(id FileID) bool { return id == SegmentFile(n) })
 	err := l.createSegment(n, b, l.nextSize())
 	if errors.Is(err, ErrDiskFull) {
+		rare.Reached(rare.PoisonLeftOnFullDisk)
 		err = l.createSegment(n, b, headSize)
 	}
 	if err != nil {
@@ -227,6 +234,7 @@ func (l *Log) SkipToEnd() (last Frame, ok bool, err error) {
 	if err != nil || s != sightFrame || c.pos != end {
 		return Frame{}, false, skipError(err)
 	}
+	rare.Reached(rare.SkippedToTheEnd)
 	l.setPos(c)
 	l.lose()
 	return l.frame, true, nil

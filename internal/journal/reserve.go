@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs"
 )
 
@@ -256,6 +257,7 @@ func (l *Log) shorten(keep, most int64) (gave int64, err error) {
 	gave = min(size-keep-l.smallest()/4, most)
 	if gave &^= 4095; err == nil && gave > 0 {
 		l.control.store(ctlCover, 0)
+		rare.Reached(rare.ReserveCutDown)
 		err = f.Truncate(size - gave)
 	}
 	return max(gave, 0), joinClose(err, f)
@@ -278,8 +280,10 @@ func (l *Log) lockSoon() error {
 // lend takes the room for a segment out of what RESERVE has beside the next
 // checkpoint, for a log that has none to go on in. LOCK and PREP are held.
 func (l *Log) lend() (size int64, err error) {
+	rare.Reached(rare.ReserveLent)
 	size, err = l.shorten(l.stateBytes(), l.spareRoom()/2)
 	if err == nil && size < l.smallest() {
+		rare.Reached(rare.ReserveEmpty)
 		err = fmt.Errorf("%w: RESERVE has nothing to spare", ErrDiskFull)
 	}
 	return size, err
@@ -326,6 +330,7 @@ func (l *Log) intoReserve(tmp string, foot footer, write func(io.Writer) error) 
 	}
 	need := sideHeader + int64(n) + (int64(n)/maxBlock+1)*blockHeader + sideFooter
 	if l.reserveBytes() < need {
+		rare.Reached(rare.ReserveTooSmall)
 		return l.fillCheckpoint(tmp, os.O_TRUNC, foot, write)
 	}
 	if !l.lent {
@@ -343,6 +348,7 @@ func (l *Log) intoReserve(tmp string, foot footer, write func(io.Writer) error) 
 	if err != nil {
 		return err
 	}
+	rare.Reached(rare.ReserveUsed)
 	return l.fillCheckpoint(tmp, 0, foot, write)
 }
 

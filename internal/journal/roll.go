@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // mustRoll reports whether a frame of n bytes should go to the next segment.
@@ -40,6 +42,7 @@ func (l *Log) rollFor(n int, class Class) error {
 		case err != nil && (class == Enqueue || !errors.Is(err, ErrDiskFull)):
 			return err
 		case err != nil || !made:
+			rare.Reached(rare.SegmentGrewOn)
 			return l.growOn(n)
 		}
 	}
@@ -96,6 +99,7 @@ func (l *Log) extendOrRoll(n int, class Class) error {
 	if ahead, aerr := l.preparedAhead(); aerr != nil || ahead == 0 {
 		return errors.Join(err, aerr)
 	}
+	rare.Reached(rare.NextForWantOfRoom)
 	if err := l.roll(); err != nil {
 		return err
 	}
@@ -134,6 +138,7 @@ func (l *Log) createNext() (bool, error) {
 		return false, err
 	}
 	defer l.prepUnlock()
+	rare.Reached(rare.SegmentMadeUnderLock)
 	n := l.at.pos.Segment + 1
 	if there, err := l.exists(SegmentFile(n).Name()); err != nil || there {
 		return there, err
@@ -241,6 +246,7 @@ func (l *Log) trimSealed(f *openFile, end int64) {
 	end = max(end, l.o.FirstSegmentBytes)
 	size, err := f.Size()
 	if err == nil && size-end > max(size/8, 4<<10) {
+		rare.Reached(rare.SegmentCutDown)
 		err = f.Truncate(end)
 	}
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // Sync makes durable all that was published before it began. It must not be
@@ -53,6 +55,7 @@ func (l *Log) syncPublished() error {
 		if !errors.Is(err, fs.ErrNotExist) || l.published().Segment == end.Segment {
 			return err
 		}
+		rare.Reached(rare.SyncFollowedTheLog)
 		// It was sealed meanwhile, and dropped: the next holds what is left to sync.
 	}
 }
@@ -109,9 +112,11 @@ func (l *Log) raiseDurable(p Pos) {
 // syncFile syncs a file of the log. The first error poisons the store.
 func (l *Log) syncFile(f *openFile) error {
 	if f.failed.Load() {
+		rare.Reached(rare.SyncNotRepeated)
 		return l.Poisoned()
 	}
 	if err := f.Sync(); err != nil {
+		rare.Reached(rare.SyncFailed)
 		f.failed.Store(true)
 		l.Poison(fmt.Errorf("sync %s: %w", f.id.Name(), err))
 		return l.Poisoned()
@@ -127,6 +132,7 @@ func (l *Log) syncDir() error {
 		if l.control == nil {
 			return err // the store is being created
 		}
+		rare.Reached(rare.DirSyncFailed)
 		l.Poison(err)
 		return l.Poisoned()
 	}
@@ -159,11 +165,13 @@ func (l *Log) vouch(f *openFile, to, synced Pos) error {
 	}
 	if err := l.reread(f, to, synced); err != nil {
 		if errors.Is(err, ErrCorrupt) {
+			rare.Reached(rare.LostBytesFound)
 			l.Poison(fmt.Errorf("verify segment %d: %w", f.id.Number(), err))
 			return l.Poisoned()
 		}
 		return err
 	}
+	rare.Reached(rare.LateDescriptorVouched)
 	f.vouched.Store(true)
 	l.raiseDurable(to)
 	return nil

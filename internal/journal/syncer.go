@@ -1,6 +1,10 @@
 package journal
 
-import "time"
+import (
+	"time"
+
+	"github.com/spoolq/spool/internal/rare"
+)
 
 // Processes that sync at the same time get in each other's way: a sync takes
 // long whatever it is for. So one of them does, as words in CONTROL say, and
@@ -19,6 +23,7 @@ func (l *Log) beSyncer(want Pos) (id uint64, ok bool) {
 	for last := uint64(0); ; {
 		ended := c.half(ctlSynced).Load() // before looking, so that no end is missed
 		if !l.Durable().Before(want) {
+			rare.Reached(rare.SyncSaved)
 			return 0, false
 		}
 		other := c.load(ctlSyncer)
@@ -27,6 +32,9 @@ func (l *Log) beSyncer(want Pos) (id uint64, ok bool) {
 		}
 		if other == 0 || patience <= 0 {
 			if c.swap(ctlSyncer, other, id) {
+				if other != 0 {
+					rare.Reached(rare.SyncerReplaced)
+				}
 				return id, true
 			}
 			continue

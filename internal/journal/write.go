@@ -3,6 +3,8 @@ package journal
 import (
 	"errors"
 	"fmt"
+
+	"github.com/spoolq/spool/internal/rare"
 )
 
 // Class says what a frame is for, and so whether it may use the reserve.
@@ -58,6 +60,7 @@ func (l *Log) Reserve(n int, class Class, adds int64) error {
 		l.setFull(true)
 		l.askPrepare(true)
 		if class == Enqueue {
+			rare.Reached(rare.EnqueueRefused)
 			return l.refusal(adds)
 		}
 	}
@@ -207,9 +210,11 @@ func (l *Log) undo(f *openFile, p Pos, n int64, why error) error {
 		l.askPrepare(true)
 	}
 	if err := l.wipe(f, p.Offset, p.Offset+n); err != nil {
+		rare.Reached(rare.WriteNotTakenBack)
 		l.Poison(fmt.Errorf("write segment %d: %w; taking it back: %w", p.Segment, why, err))
 		return fmt.Errorf("%w: %w", l.Poisoned(), why)
 	}
+	rare.Reached(rare.WriteTakenBack)
 	l.control.store(ctlFlight, 0)
 	return diskFull(why)
 }
