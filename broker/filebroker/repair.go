@@ -131,7 +131,7 @@ func lockOut(sys vfs.System, dir string) (unlock func() error, err error) {
 func salvage(sys vfs.System, dir string, r *Repaired) (*jobstate.State, error) {
 	s := jobstate.New(nil, nil)
 	var from uint64
-	err := journal.InspectCheckpoint(sys, dir, func(n uint64, b io.Reader) error {
+	err := journal.SalvageCheckpoint(sys, dir, func(n uint64, b io.Reader) error {
 		if err := s.Decode(b); err != nil {
 			return err
 		}
