@@ -138,16 +138,21 @@ func salvage(sys vfs.System, dir string, r *Repaired) (*jobstate.State, error) {
 		from = n
 		return nil
 	})
+	if errors.Is(err, jobstate.ErrNewer) {
+		return nil, public(err)
+	}
 	if err != nil {
 		s = jobstate.New(nil, nil) // the segments alone, as far as they are there
 	}
 	_, err = journal.Salvage(sys, dir, func(f *journal.Frame) error {
 		if f.Kind == journal.KindData && f.At.Segment > from {
-			r.Skipped += s.Salvage(f.Body, uint32(journal.SegmentFile(f.At.Segment)), f.BodyAt)
+			skipped, err := s.Salvage(f.Body, uint32(journal.SegmentFile(f.At.Segment)), f.BodyAt)
+			r.Skipped += skipped
+			return err
 		}
 		return nil
 	})
-	return s, err
+	return s, public(err)
 }
 
 // rebuild writes a state and all that it refers to into a new store.
