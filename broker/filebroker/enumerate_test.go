@@ -177,9 +177,9 @@ func (e *enumeration) hashDir(h *maphash.Hash, m *crashfs.Machine, p *crashfs.Pr
 
 // enumerate plays a script, and cuts the power in its last step: those in the
 // steps before are those of a shorter script. Without steps it is the first open.
-func enumerate(t *testing.T, seq []int, mode SyncMode) (e *enumeration) {
+func enumerate(t *testing.T, cfg crashfs.Config, seq []int, mode SyncMode) (e *enumeration) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, crashfs.Config{Seed: 1})
+		s := newScene(t, cfg)
 		e = &enumeration{s: s, seen: map[uint64]bool{}, hash: maphash.MakeSeed()}
 		s.acked = func(last uint64) {
 			e.mu.Lock()
@@ -237,7 +237,7 @@ func TestAPowerCutAnywhereInAShortScriptLosesNothing(t *testing.T) {
 			n := 0
 			for _, seq := range append([][]int{nil}, sequences(many(3, 2))...) {
 				t.Run("open,"+sequenceName(seq), func(t *testing.T) {
-					e := enumerate(t, seq, of.mode)
+					e := enumerate(t, crashfs.Config{Seed: 1}, seq, of.mode)
 					e.check(&n)
 					all.add(e.tally)
 				})
@@ -245,6 +245,24 @@ func TestAPowerCutAnywhereInAShortScriptLosesNothing(t *testing.T) {
 			t.Logf("%d moments of power cuts (%d with more than %d units), %d ways to keep some of what was not durable, %d different disks, each with what it had to keep",
 				all.points, all.more, maxUnits, all.ways, all.disks)
 		})
+	}
+}
+
+// TestTheShortScriptsNoticeAMissingSync is the control: on a machine whose syncs do
+// nothing most of them lose what was acknowledged.
+func TestTheShortScriptsNoticeAMissingSync(t *testing.T) {
+	notice := 0
+	for _, seq := range sequences(1) {
+		e := enumerate(t, crashfs.Config{Seed: 1, IgnoreSync: true}, seq, SyncAlways)
+		for i := range e.cuts {
+			if _, lost, err := e.cuts[i].last(e.s); lost || err != nil {
+				notice++
+				break
+			}
+		}
+	}
+	if notice < len(smallOps)/2 {
+		t.Errorf("%d of %d scripts lose something", notice, len(smallOps))
 	}
 }
 
