@@ -179,6 +179,7 @@ func public(err error) error {
 		{journal.ErrPoisoned, broker.ErrPoisoned}, {journal.ErrCorrupt, broker.ErrCorrupt},
 		{journal.ErrDiskFull, broker.ErrFull}, {journal.ErrUnsupported, broker.ErrUnsupported},
 		{journal.ErrNotStore, broker.ErrInvalid}, {journal.ErrTooLarge, broker.ErrTooLarge}, {jobstate.ErrRecord, broker.ErrCorrupt},
+		{jobstate.ErrNewer, broker.ErrUnsupported},
 	} {
 		if errors.Is(err, pair.from) && !errors.Is(err, pair.to) {
 			return fmt.Errorf("%w: %w", pair.to, err)

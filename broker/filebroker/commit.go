@@ -447,9 +447,10 @@ func overtaken(err error) bool {
 	return errors.Is(err, journal.ErrBehind) || errors.Is(err, fs.ErrNotExist)
 }
 
-// damage says whether err is about bytes that are not what was written.
+// damage says whether err is about bytes that are not what was written, or that
+// only a newer version knows: nothing can be decided on such a state.
 func damage(err error) bool {
-	return errors.Is(err, journal.ErrCorrupt) || errors.Is(err, jobstate.ErrRecord)
+	return errors.Is(err, journal.ErrCorrupt) || errors.Is(err, jobstate.ErrRecord) || errors.Is(err, jobstate.ErrNewer)
 }
 
 // apply takes in one frame.

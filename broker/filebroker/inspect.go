@@ -245,7 +245,7 @@ func (b *handle) Health(ctx context.Context) (broker.Health, error) {
 	switch {
 	case errors.Is(err, journal.ErrPoisoned):
 		return broker.Health{Status: broker.Poisoned, Text: err.Error() + "; stop every process that uses the store, then start again"}, nil
-	case damage(err):
+	case damage(err) && !errors.Is(err, jobstate.ErrNewer):
 		return broker.Health{Status: broker.Corrupt, Text: err.Error() + "; see spool verify"}, nil
 	case err != nil:
 		return broker.Health{}, public(err)

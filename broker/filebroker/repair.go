@@ -131,23 +131,28 @@ func lockOut(sys vfs.System, dir string) (unlock func() error, err error) {
 func salvage(sys vfs.System, dir string, r *Repaired) (*jobstate.State, error) {
 	s := jobstate.New(nil, nil)
 	var from uint64
-	err := journal.InspectCheckpoint(sys, dir, func(n uint64, b io.Reader) error {
+	err := journal.SalvageCheckpoint(sys, dir, func(n uint64, b io.Reader) error {
 		if err := s.Decode(b); err != nil {
 			return err
 		}
 		from = n
 		return nil
 	})
+	if errors.Is(err, jobstate.ErrNewer) {
+		return nil, public(err)
+	}
 	if err != nil {
 		s = jobstate.New(nil, nil) // the segments alone, as far as they are there
 	}
 	_, err = journal.Salvage(sys, dir, func(f *journal.Frame) error {
 		if f.Kind == journal.KindData && f.At.Segment > from {
-			r.Skipped += s.Salvage(f.Body, uint32(journal.SegmentFile(f.At.Segment)), f.BodyAt)
+			skipped, err := s.Salvage(f.Body, uint32(journal.SegmentFile(f.At.Segment)), f.BodyAt)
+			r.Skipped += skipped
+			return err
 		}
 		return nil
 	})
-	return s, err
+	return s, public(err)
 }
 
 // rebuild writes a state and all that it refers to into a new store.

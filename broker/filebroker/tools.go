@@ -131,6 +131,9 @@ func Verify(dir string) (Verified, error) {
 		return v, nil // what a damaged log gives proves nothing
 	}
 	s, err := replay(sys, abs)
+	if errors.Is(err, jobstate.ErrNewer) {
+		return v, public(err) // a repair would lose what it cannot read
+	}
 	if err != nil {
 		v.add(Finding{Kind: "bad state", Damage: true, What: err.Error()})
 		return v, nil

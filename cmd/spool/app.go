@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/internal/text"
 )
 
 // app is what a command works with. Its first part comes from the system (or
@@ -97,18 +99,23 @@ func (i interrupted) Error() string { return "stopped by " + i.signal.String() }
 
 // print writes a line of text for people.
 func (a *app) printf(format string, args ...any) error {
-	_, err := fmt.Fprintf(a.out, format+"\n", args...)
+	_, err := a.out.WriteString(text.Page(fmt.Sprintf(format+"\n", args...)))
 	return err
 }
 
 // note writes a line to the standard error. What becomes of it does not matter.
 func (a *app) note(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.errw, "spool: "+format+"\n", args...)
+	_, _ = io.WriteString(a.errw, text.Page(fmt.Sprintf("spool: "+format+"\n", args...)))
 }
 
 // object writes v as one line of JSON, exactly.
 func (a *app) object(v any) error {
-	enc := json.NewEncoder(a.out)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := a.out.Write(text.JSON(b.Bytes()))
+	return err
 }

@@ -52,6 +52,8 @@ type cli struct {
 	Verify  verifyCmd  `cmd:"" group:"store" help:"Check every byte of a store; change nothing."`
 	Repair  repairCmd  `cmd:"" group:"store" help:"Mend a damaged store, keeping all that can be read."`
 	Compact compactCmd `cmd:"" group:"store" help:"Drop from the disk what is finished."`
+	Backup  backupCmd  `cmd:"" group:"store" help:"Copy a store that may be in use, as it is at one moment."`
+	Restore restoreCmd `cmd:"" group:"store" help:"Make a store of a backup, in an empty or new directory."`
 	Migrate migrateCmd `cmd:"" group:"store" help:"Move queues, as they are, to another store."`
 
 	Demo    demoCmd    `cmd:"" group:"try" help:"Watch jobs survive kill -9."`

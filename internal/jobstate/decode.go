@@ -128,8 +128,11 @@ func (d *decoder) strings() (list []string) {
 func (s *State) Decode(r io.Reader) error {
 	d := &decoder{r: r, buf: make([]byte, 1<<16)}
 	version := d.u32()
-	if d.err == nil && (version < checkpointVersion || version > checkpointWithCalls) {
-		d.fail(fmt.Sprintf("version %d, this program reads %d to %d", version, checkpointVersion, checkpointWithCalls))
+	switch {
+	case d.err == nil && version > checkpointWithCalls:
+		return fmt.Errorf("%w: a checkpoint of version %d; it reads %d to %d", ErrNewer, version, checkpointVersion, checkpointWithCalls)
+	case version < checkpointVersion:
+		d.fail(fmt.Sprintf("version %d", version))
 	}
 	s.epoch, s.boot, s.offset = d.u32(), d.b16(), d.i64()
 	s.seq, s.lastPlace, s.clock, s.fresh = d.u64(), d.i64(), d.i64(), d.i64()

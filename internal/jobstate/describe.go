@@ -35,7 +35,7 @@ func Describe(body []byte, fn func(Record)) error {
 			return r.err
 		}
 		if t < recEnqueue || int(t) >= len(recordNames) {
-			r.bad(fmt.Sprintf("type %d is unknown", t))
+			r.newer(t)
 			return r.err
 		}
 		d := describer{r: r, rec: Record{Type: recordNames[t]}}

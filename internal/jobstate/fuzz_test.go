@@ -68,7 +68,7 @@ func FuzzApply(f *testing.F) {
 				body := b[2 : 2+k]
 				b = b[2+k:]
 				_ = Describe(body, func(Record) {}) // an error is an answer
-				saved.Salvage(body, n, 64)
+				_, _ = saved.Salvage(body, n, 64)   // likewise
 				err = s.Apply(body, n, 64)
 			}
 			if err != nil {

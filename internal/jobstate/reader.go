@@ -13,6 +13,10 @@ import (
 // writes them, or they contradict the state.
 var ErrRecord = errors.New("jobstate: bad record")
 
+// ErrNewer is returned when a newer version of the program wrote what this one does
+// not know: it must not touch the store.
+var ErrNewer = errors.New("a newer version of the program wrote the store, and this one does not know all that is in it")
+
 // reader takes records apart. After the first short or odd field err is set
 // and everything reads as zero.
 type reader struct {
@@ -55,6 +59,15 @@ func (r *reader) next() (t recordType, ok bool) {
 	t = recordType(r.rest[0])
 	r.b, r.rest = r.rest[4:4+n], r.rest[4+n:]
 	return t, true
+}
+
+// newer refuses a record of a type that this version does not know. Its frame has a
+// right checksum: it is no damage.
+func (r *reader) newer(t recordType) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: records of type %d", ErrNewer, t)
+	}
+	r.b = nil
 }
 
 func (r *reader) bad(what string) {

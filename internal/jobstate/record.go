@@ -1,6 +1,7 @@
 package jobstate
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spoolq/spool/broker"
@@ -41,11 +42,11 @@ const (
 )
 
 // Salvage is Apply for a repair: records that do not fit, because others before
-// them are lost, are passed over and counted.
-func (s *State) Salvage(body []byte, file uint32, at int64) (skipped int) {
+// them are lost, are passed over and counted. Its error wraps ErrNewer.
+func (s *State) Salvage(body []byte, file uint32, at int64) (skipped int, err error) {
 	r, err := newReader(body, file, at)
 	if err != nil {
-		return 1
+		return 1, nil
 	}
 	for {
 		t, ok := r.next()
@@ -55,9 +56,11 @@ func (s *State) Salvage(body []byte, file uint32, at int64) (skipped int) {
 			if r.err != nil {
 				skipped++
 			}
-			return skipped
+			return skipped, nil
 		}
-		if s.applyRecord(t, r) != nil {
+		if err := s.applyRecord(t, r); errors.Is(err, ErrNewer) {
+			return skipped, err
+		} else if err != nil {
 			r.err = nil
 			skipped++
 		}
@@ -154,7 +157,7 @@ func (s *State) applyMoveRecord(t recordType, r *reader) error {
 	case recPut:
 		return s.readPut(r)
 	}
-	r.bad(fmt.Sprintf("type %d is unknown", t))
+	r.newer(t)
 	return r.err
 }
 

@@ -94,10 +94,8 @@ func (v *view) guess() error {
 		return v.curErr
 	}
 	v.cur = Current{Level: FormatLevel, StoreID: id}
+	v.cur.Checkpoint = v.newestCheckpoint()
 	for _, name := range v.names {
-		if n, ok := parseNumber(name, ".idx"); ok && n > v.cur.Checkpoint && v.soundCheckpoint(n) {
-			v.cur.Checkpoint = n
-		}
 		if n, ok := parseNumber(name, ".pay"); ok {
 			v.cur.Payload = append(v.cur.Payload, n)
 		}
@@ -130,6 +128,16 @@ func storeOf(f vfs.File) (id [16]byte, ok bool) {
 	var h header
 	s, err := parseHeader(b, seedOf(r.store), &h)
 	return r.store, s == sightFrame && err == nil && h.kind == KindHead
+}
+
+// newestCheckpoint is the number of the newest sound checkpoint, 0 for none.
+func (v *view) newestCheckpoint() (newest uint64) {
+	for _, name := range v.names {
+		if n, ok := parseNumber(name, ".idx"); ok && n > newest && v.soundCheckpoint(n) {
+			newest = n
+		}
+	}
+	return newest
 }
 
 func (v *view) soundCheckpoint(n uint64) bool {
@@ -228,6 +236,25 @@ func InspectCheckpoint(sys vfs.System, dir string, fn func(n uint64, r io.Reader
 			return err
 		}
 	}
+}
+
+// SalvageCheckpoint is InspectCheckpoint of the newest sound checkpoint, whatever
+// CURRENT says, for a repair: each is the state at the end of its segment, named
+// by CURRENT or not.
+func SalvageCheckpoint(sys vfs.System, dir string, fn func(n uint64, r io.Reader) error) error {
+	v, err := openView(sys, dir)
+	if err != nil {
+		return fmt.Errorf("salvage checkpoint: %w", err)
+	}
+	n := v.newestCheckpoint()
+	if err := v.close(); err != nil || n == 0 {
+		return err
+	}
+	k, err := openCheckpoint(sys, dir, v.cur.StoreID, n)
+	if err != nil {
+		return err
+	}
+	return k.read(func(r io.Reader) error { return fn(n, r) })
 }
 
 // InspectAt is Log.ReadAt without opening the store.

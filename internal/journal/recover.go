@@ -224,7 +224,7 @@ func (l *Log) SkipToEnd() (last Frame, ok bool, err error) {
 	}
 	f, err := l.files.get(SegmentFile(at.Segment))
 	if err != nil {
-		return Frame{}, false, fmt.Errorf("read segment %d: %w", at.Segment, err)
+		return Frame{}, false, skipError(fmt.Errorf("read segment %d: %w", at.Segment, err))
 	}
 	defer l.files.put(f)
 	l.win.on(f.File)
@@ -240,9 +240,10 @@ func (l *Log) SkipToEnd() (last Frame, ok bool, err error) {
 	return l.frame, true, nil
 }
 
-// skipError keeps errors of the system; what is damaged is for CatchUp to say.
+// skipError keeps errors of the system; what is damaged or missing is for CatchUp
+// to say.
 func skipError(err error) error {
-	if errors.Is(err, ErrCorrupt) || err == io.EOF {
+	if errors.Is(err, ErrCorrupt) || errors.Is(err, fs.ErrNotExist) || err == io.EOF {
 		return nil
 	}
 	return err

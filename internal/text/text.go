@@ -4,6 +4,7 @@
 package text
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -59,6 +60,43 @@ func Line(s, indent string) string {
 		lines[i] = Safe(strings.ReplaceAll(strings.TrimSuffix(lines[i], "\r"), "\t", "    "))
 	}
 	return strings.Join(lines, "\n"+indent)
+}
+
+// Page is Safe for what is printed as a whole: line ends and tabs stay.
+func Page(s string) string {
+	var b strings.Builder
+	for i, w := 0, 0; i < len(s); i += w {
+		var r rune
+		if r, w = utf8.DecodeRuneInString(s[i:]); r == '\n' || r == '\t' {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(escape(r, []byte(s[i:i+w])))
+		}
+	}
+	return b.String()
+}
+
+// JSON escapes what a terminal may act on and encoding/json leaves as it is, in
+// JSON, where it can only stand in strings: the value stays the same.
+func JSON(b []byte) []byte {
+	if bytes.IndexFunc(b, acts) < 0 {
+		return b
+	}
+	var out []byte
+	for _, r := range string(b) {
+		if acts(r) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
+// acts says whether a terminal may act on a character that JSON need not escape:
+// DEL, those of C1, those that change the direction of writing.
+func acts(r rune) bool {
+	return r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
 // Bytes returns a size: "812 B", "1.5 KiB", "64.0 MiB".

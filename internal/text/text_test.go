@@ -1,6 +1,8 @@
 package text
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -119,5 +121,32 @@ func TestNumbers(t *testing.T) {
 	}
 	if got := Plural(1, "job", "jobs") + ", " + Plural(2000, "job", "jobs"); got != "1 job, 2,000 jobs" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestAPageHasItsLinesAndControlsNothing(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\tb\nc\n": "a\tb\nc\n", "\x1b[2J": `\x1b[2J`, "\x9b31m": `\x9b31m`, "\u009b": `\u009b`, "\r\x7f\u202e": `\r\x7f\u202e`, "ä 世 \ufffd": "ä 世 \ufffd", "": "",
+	} {
+		if got := Page(in); got != want {
+			t.Errorf("%q is printed as %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestJSONForATerminalIsTheSameValue(t *testing.T) {
+	for _, s := range []string{"plain", "ä 世", "\x1b[2J\u009b\x7f\u202e\u2066\u2069\u2028", "\u0080\u009f\u00a0"} {
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := JSON(b)
+		var back string
+		if err := json.Unmarshal(out, &back); err != nil || back != s {
+			t.Errorf("%q came back as %q from %s: %v", s, back, out, err)
+		}
+		if i := bytes.IndexFunc(out, acts); i >= 0 {
+			t.Errorf("%q has a control at %d", out, i)
+		}
 	}
 }

@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package main
+
+import "io/fs"
+
+func mkZero(string) error { return fs.ErrPermission }
