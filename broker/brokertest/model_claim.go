@@ -67,11 +67,13 @@ func (m *Model) wait(ctx context.Context, d time.Duration, look func() (ok bool,
 func (s *store) claim(m *Model, r broker.ClaimRequest) broker.Claimed {
 	s.openEpoch()
 	var got broker.Claimed
+	room := broker.MaxCallBytes
 	for _, queue := range s.queues(r) {
 		served := map[int32]bool{}
 		for j := s.best(queue, r); j != nil && !got.More; j = s.best(queue, r) {
-			if got.More = len(got.Leases) == r.Max; !got.More {
+			if got.More = len(got.Leases) == r.Max || room <= 0; !got.More {
 				got.Leases = append(got.Leases, s.lease(m, j, r))
+				room -= len(j.Payload)
 				served[j.Priority] = true
 			}
 		}
