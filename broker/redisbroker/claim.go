@@ -165,12 +165,12 @@ func (l *claimLook) from(ctx context.Context, queues []string, got *broker.Claim
 		if !validPlace(q) {
 			continue // there is no such queue
 		}
-		most := min(l.r.Max, maxBatch) - len(got.Leases)
-		if most == 0 {
+		most, room := min(l.r.Max, maxBatch)-len(got.Leases), broker.MaxCallBytes-bytesOf(got.Leases)
+		if most == 0 || room <= 0 {
 			got.More = true
 			break
 		}
-		one, err := l.queue(ctx, q, most, l.r.Queues == nil || len(places) > 1)
+		one, err := l.queue(ctx, q, most, room, l.r.Queues == nil || len(places) > 1)
 		if errors.Is(err, errNoQueue) {
 			continue
 		} else if moved(err) {
@@ -207,8 +207,16 @@ func (l *claimLook) from(ctx context.Context, queues []string, got *broker.Claim
 	return nil
 }
 
+// bytesOf is how large the payloads of leases are.
+func bytesOf(leases []broker.Lease) (n int) {
+	for i := range leases {
+		n += len(leases[i].Job.Payload)
+	}
+	return n
+}
+
 // queue claims from one queue.
-func (l *claimLook) queue(ctx context.Context, queue string, most int, several bool) (got broker.Claimed, err error) {
+func (l *claimLook) queue(ctx context.Context, queue string, most, room int, several bool) (got broker.Claimed, err error) {
 	var flags byte
 	var waiter broker.ID
 	if l.waiter != nil {
@@ -219,7 +227,7 @@ func (l *claimLook) queue(ctx context.Context, queue string, most int, several b
 	} else if several {
 		flags |= claimMark
 	}
-	p := newPacker(l.call.ID).u8(flags).u32(most).u32(broker.MaxCallBytes).u64(micros(l.r.TTL)).u64(idleLast.Microseconds()).id(waiter).str(l.r.Worker)
+	p := newPacker(l.call.ID).u8(flags).u32(most).u32(room).u64(micros(l.r.TTL)).u64(idleLast.Microseconds()).id(waiter).str(l.r.Worker)
 	if l.r.Tasks == nil {
 		p = p.u16(65535)
 	} else {

@@ -370,11 +370,7 @@ func (l *Log) missingRoom(adds int64) int64 {
 
 // refusal is the error of an Enqueue for which there is no room. LOCK is held.
 func (l *Log) refusal(adds int64) error {
-	n := l.missingRoom(adds)
-	if n == 0 {
-		return fmt.Errorf("%w: there is room for %s again, but it is not taken yet", ErrDiskFull, l.dir)
-	}
-	return fmt.Errorf("%w: %s needs %d bytes more of room", ErrDiskFull, l.dir, n)
+	return fmt.Errorf("%w: %s needs %d bytes more of room", ErrDiskFull, l.dir, l.missingRoom(adds))
 }
 
 // counter counts what is written to it.
