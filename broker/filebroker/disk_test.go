@@ -409,6 +409,7 @@ func TestTheFirstEnqueueOfANewProcessIsTakenOnceThereIsRoom(t *testing.T) {
 // another takes whatever a compaction frees. What was acknowledged stays, the rest
 // is worked off later.
 func TestBeyondTheReserveSettlingStopsAndGoesOnWithRoom(t *testing.T) {
+	slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		d := newFullDisk(t, 5_000, 0, 900)
 		d.m.Inject(func(crashfs.Op) error { d.m.SetDiskBytes(d.m.Used()); return nil })

@@ -39,6 +39,7 @@ func diskUse(t testing.TB, dir string) (bytes int64) {
 // short; nobody calls Compact. At SPOOL_SCALE=30 they are 9,000,000, at 34 over
 // 10,000,000.
 func TestDiskUseStaysBoundedWhileJobsPass(t *testing.T) {
+	slow(t)
 	dir := t.TempDir()
 	b, err := Open(dir, Config{Sync: SyncNever, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
@@ -155,6 +156,7 @@ func TestASmallDiskWorksOnAfterCompactions(t *testing.T) {
 // TestWhoOnlyReadsCompactsFirst lets one handle write until a compaction is
 // worth its while for another that has nothing to do, and not yet for itself.
 func TestWhoOnlyReadsCompactsFirst(t *testing.T) {
+	slow(t)
 	dir := t.TempDir()
 	writer, err := Open(dir, Config{Sync: SyncNever, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)

@@ -50,6 +50,14 @@ func openLazy(sys vfs.System, change ...func(*Config)) (*Broker, error) {
 
 func neverSync(c *Config) { c.Sync = SyncNever }
 
+// slow leaves a test of several seconds to the full run.
+func slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes long: go test without -short runs it")
+	}
+}
+
 // must ends the test for an error.
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -19,10 +19,12 @@ import (
 func rememberCalls(c *Config) { c.RememberCalls = true }
 
 func TestKeepsTheContractWithCallsRemembered(t *testing.T) {
+	slow(t)
 	brokertest.RunInBubbles(t, func(t *testing.T) brokertest.Harness { return onMachine(t, Config{RememberCalls: true}) })
 }
 
 func TestRandomHistoriesMatchTheModelWhileCallsAreMadeAgain(t *testing.T) {
+	slow(t)
 	brokertest.RunHistoriesInBubbles(t, func(t *testing.T) brokertest.Harness {
 		h := onMachine(t, Config{RememberCalls: true})
 		h.Repeats = true

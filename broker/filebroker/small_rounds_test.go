@@ -94,6 +94,7 @@ func (s *smallStore24) takesJobsAgain() {
 // them off beside it, and wants that jobs are taken again soon: nobody compacts by
 // hand.
 func TestASmallDiskThatWasFilledIsDrainedAndFilledAgain(t *testing.T) {
+	slow(t)
 	s := newSmallStore(t)
 	for _, size := range []int{10, 10, 1_200_000, 100, 10} {
 		added := s.fill(size)
@@ -114,6 +115,7 @@ func TestASmallDiskThatWasFilledIsDrainedAndFilledAgain(t *testing.T) {
 // TestAFullDiskWithAFewJobsInEverySegmentTakesJobsAgain leaves leased what lies
 // everywhere: nothing is dropped before something is moved.
 func TestAFullDiskWithAFewJobsInEverySegmentTakesJobsAgain(t *testing.T) {
+	slow(t)
 	for _, size := range []int{10, 1000} {
 		s := newSmallStore(t)
 		added, i := s.fill(size), 0
@@ -186,6 +188,7 @@ func fillRest(t *testing.T, p *crashfs.Process, name string) {
 // TestASmallDiskIsFilledFasterThanItIsDrained lets one process enqueue 1,000 jobs at
 // a time as fast as there is room, and another work off 500 at a time.
 func TestASmallDiskIsFilledFasterThanItIsDrained(t *testing.T) {
+	slow(t)
 	const jobs = 300_000
 	s := newSmallStore(t)
 	filled := make(chan error, 1)

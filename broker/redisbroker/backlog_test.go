@@ -30,6 +30,7 @@ const (
 // for each script. With -full no operation may have a script that takes the server
 // longer than 5 ms each time.
 func TestProofOfABacklog(t *testing.T) {
+	slow(t)
 	n := 20_000
 	if *full {
 		n = 1_000_000

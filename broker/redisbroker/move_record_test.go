@@ -99,6 +99,7 @@ func olderScripts(t *testing.T) *scripts {
 }
 
 func TestAQueueThatRestsForAMoveIsLeftAloneByOlderBuilds(t *testing.T) {
+	slow(t)
 	s := redistest.Start(t, redistest.Options{})
 	x := beginMove(t, s)
 	wants := func(when string, b *Broker, want error) {
@@ -121,6 +122,7 @@ func TestAQueueThatRestsForAMoveIsLeftAloneByOlderBuilds(t *testing.T) {
 }
 
 func TestAnEnqueueGoesTheShortWayWhereAQueueHasArrived(t *testing.T) {
+	slow(t)
 	s := redistest.Start(t, redistest.Options{})
 	x := beginMove(t, s)
 	x.end()

@@ -215,6 +215,7 @@ func (x *shop) wantIndexes(what string, before map[string]string) {
 }
 
 func TestUpkeepChangesNothingThatIsRight(t *testing.T) {
+	slow(t)
 	x := openShop(t, redistest.Start(t, redistest.Options{}))
 	before := x.indexes()
 	x.maintain()

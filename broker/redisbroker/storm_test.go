@@ -189,6 +189,7 @@ func (s *storm) run(weather func(more func(jobs int64))) {
 }
 
 func TestAStormLosesAndDoublesNothingWhileTheServerIsKilled(t *testing.T) {
+	slow(t)
 	server := redistest.Start(t, redistest.Options{Persistence: redistest.Always})
 	s := &storm{t: t, url: server.URL()}
 	s.run(func(more func(jobs int64)) {

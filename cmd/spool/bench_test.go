@@ -16,8 +16,12 @@ func TestBench(t *testing.T) {
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	rows := object[[]bench.Row](t, s.ok("bench", "--json", "--scale=0.05", "--backlog"))
 	names, backlog := bench.Names()
+	args := []string{"bench", "--json", "--scale=0.05", "--backlog"}
+	if testing.Short() {
+		args, backlog = []string{"bench", "--json", "--scale=0.02"}, nil
+	}
+	rows := object[[]bench.Row](t, s.ok(args...))
 	idle := len(names) - 1 // it is reported last
 	names = append(append(names[:idle:idle], backlog...), names[idle])
 	if len(rows) != len(names) {

@@ -29,7 +29,7 @@ func run(out io.Writer, args []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	test := exec.Command("go", append([]string{"test", "-count=1", "-short", "-timeout", "40m"}, args...)...)
+	test := exec.Command("go", append([]string{"test", "-count=1", "-timeout", "40m"}, args...)...)
 	test.Env = append(os.Environ(), raretest.Variable+"="+dir)
 	test.Stdout, test.Stderr = out, out
 	failed := test.Run()
