@@ -113,11 +113,13 @@ func (s *powered) cutOnce(p plan) (*ledger, string) {
 
 var queues = []string{"q", "held", "mended"}
 
-// control is live without syncs, n times, which has to lose jobs each time.
+// control is live without syncs, n times, each of which has to lose jobs. Where the
+// kernel has written all by itself just before, or somebody on the machine has called
+// sync, nothing is lost: then the power goes again, a few times.
 func (s *powered) control(n int) {
 	s.t.Helper()
-	lost := 0
-	for range n {
+	lost, cuts := 0, 0
+	for ; lost < n && cuts < 2*n+5; cuts++ {
 		l, store := s.cutOnce(plan{NoSync: true})
 		if err := l.judge(plan{Store: store, Reboot: true}); err != nil {
 			lost++
@@ -128,6 +130,6 @@ func (s *powered) control(n int) {
 		}
 	}
 	if lost < n {
-		s.t.Errorf("without syncs %d of %d cuts lost nothing: this test proves nothing", n-lost, n)
+		s.t.Errorf("without syncs %d of %d cuts lost nothing: this test proves nothing", cuts-lost, cuts)
 	}
 }
