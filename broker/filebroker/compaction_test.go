@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -151,7 +152,7 @@ func TestACompactionKilledAnywhereChangesNothing(t *testing.T) {
 		dead := killAt(m, p, n, anyOp)
 		_, err = a.Compact(context.Background())
 		m.Inject(nil)
-		if !*dead {
+		if !dead.Load() {
 			must(t, err)
 		}
 		if now := look(t, b); !slices.Equal(now, seen) {
@@ -167,7 +168,7 @@ func TestACompactionKilledAnywhereChangesNothing(t *testing.T) {
 		}
 		soundAndTidy(t, m)
 		goesOn(t, m, b)
-		if !*dead {
+		if !dead.Load() {
 			t.Logf("%d operations", n)
 			return
 		}
@@ -182,8 +183,8 @@ func syncsLog(op crashfs.Op) bool {
 }
 
 // killAt kills p at the n-th operation from now on that fits.
-func killAt(m *crashfs.Machine, p *crashfs.Process, n int, fits func(crashfs.Op) bool) (dead *bool) {
-	dead = new(bool)
+func killAt(m *crashfs.Machine, p *crashfs.Process, n int, fits func(crashfs.Op) bool) (dead *atomic.Bool) {
+	dead = new(atomic.Bool)
 	var mu sync.Mutex
 	left := n
 	m.Inject(func(op crashfs.Op) error {
@@ -195,7 +196,7 @@ func killAt(m *crashfs.Machine, p *crashfs.Process, n int, fits func(crashfs.Op)
 		if left--; left >= 0 {
 			return nil
 		}
-		*dead = true
+		dead.Store(true)
 		if op.Kind == crashfs.OpWriteAt {
 			return crashfs.ShortWrite{N: op.Length / 2, Err: crashfs.ErrKilled}
 		}
@@ -244,7 +245,7 @@ func TestAProcessKilledAnywhereLeavesTheStoreToTheOthers(t *testing.T) {
 				everyExpiry(a, a, 80)
 			}()
 			s.m.Inject(nil)
-			if died = *dead; !died {
+			if died = dead.Load(); !died {
 				moments = s.moments
 				return
 			}
@@ -285,12 +286,12 @@ const killed = "the process was killed"
 // calls answer is no failure.
 type mortal struct {
 	*testing.T
-	dead *bool
+	dead *atomic.Bool
 }
 
 func (m mortal) Fatal(args ...any) {
 	m.Helper()
-	if *m.dead {
+	if m.dead.Load() {
 		panic(killed)
 	}
 	m.T.Fatal(args...)
@@ -298,7 +299,7 @@ func (m mortal) Fatal(args ...any) {
 
 func (m mortal) Fatalf(format string, args ...any) {
 	m.Helper()
-	if *m.dead {
+	if m.dead.Load() {
 		panic(killed)
 	}
 	m.T.Fatalf(format, args...)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -93,29 +94,33 @@ func TestALeaseThatCannotBeTiedToALockIsKept(t *testing.T) {
 // TestOnAFullDiskACommitGoesOnWithoutItsEnqueues: a settlement is not refused for
 // the company that it is in.
 func TestOnAFullDiskACommitGoesOnWithoutItsEnqueues(t *testing.T) {
-	m := crashfs.New(crashfs.Config{Seed: 1})
-	b, err := openOn(m.Process())
-	must(t, err)
-	fill(t, b, 1)
-	h := b.cur.Load()
-	m.SetDiskBytes(m.Used())
-	jobs := []broker.NewJob{{Task: "t", Payload: make([]byte, 2000)}}
-	for n := 0; !h.log.Full(); n++ {
-		if _, err := b.Enqueue(context.Background(), broker.NewCall(), "q", jobs); err != nil && !errors.Is(err, broker.ErrFull) || n > 1000 {
-			t.Fatal(n, err)
+	synctest.Test(t, func(t *testing.T) {
+		m := crashfs.New(crashfs.Config{Seed: 1})
+		b, err := openOn(m.Process())
+		must(t, err)
+		fill(t, b, 1)
+		h := b.cur.Load()
+		synctest.Wait() // the room that is kept is there
+		m.SetDiskBytes(m.Used())
+		jobs := []broker.NewJob{{Task: "t", Payload: make([]byte, 2000)}}
+		for n := 0; !h.log.Full(); n++ {
+			if _, err := b.Enqueue(context.Background(), broker.NewCall(), "q", jobs); err != nil && !errors.Is(err, broker.ErrFull) || n > 1000 {
+				t.Fatal(n, err)
+			}
 		}
-	}
-	settled := false
-	enqueue := &op{size: 2000, class: journal.Enqueue, decide: func(jobstate.Now) { t.Error("an enqueue was decided") }}
-	settlement := &op{size: 200, class: journal.Settle, decide: func(jobstate.Now) { settled = true }}
-	must(t, h.log.Lock())
-	h.mu.Lock()
-	_, err = h.commit([]*op{enqueue, settlement})
-	h.mu.Unlock()
-	h.log.Unlock()
-	if err != nil || settlement.err != nil || !settled || !errors.Is(enqueue.err, broker.ErrFull) {
-		t.Errorf("commit: %v; the settlement was made: %v, %v; the enqueue: %v", err, settled, settlement.err, enqueue.err)
-	}
+		settled := false
+		enqueue := &op{size: 2000, class: journal.Enqueue, decide: func(jobstate.Now) { t.Error("an enqueue was decided") }}
+		settlement := &op{size: 200, class: journal.Settle, decide: func(jobstate.Now) { settled = true }}
+		must(t, h.log.Lock())
+		h.mu.Lock()
+		_, err = h.commit([]*op{enqueue, settlement})
+		h.mu.Unlock()
+		h.log.Unlock()
+		if err != nil || settlement.err != nil || !settled || !errors.Is(enqueue.err, broker.ErrFull) {
+			t.Errorf("commit: %v; the settlement was made: %v, %v; the enqueue: %v", err, settled, settlement.err, enqueue.err)
+		}
+		must(t, b.Close())
+	})
 }
 
 func TestAHolderThatDidNotSayWhoItIsIsReported(t *testing.T) {

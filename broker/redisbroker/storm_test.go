@@ -29,12 +29,18 @@ type storm struct {
 	done    atomic.Int64
 }
 
+// open opens the store, again where the server goes away meanwhile.
 func (s *storm) open() *Broker {
-	b, err := Open(context.Background(), s.url, s.cfg)
-	if err != nil {
-		s.t.Error(err)
+	for began := time.Now(); ; {
+		b, err := Open(context.Background(), s.url, s.cfg)
+		if err == nil {
+			return b
+		}
+		if time.Since(began) > time.Minute {
+			panic(err) // in a goroutine of the storm, which nobody can end by Fatal
+		}
+		<-time.After(10 * time.Millisecond)
 	}
-	return b
 }
 
 // until repeats a call with its id until its outcome is known.
