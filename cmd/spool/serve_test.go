@@ -290,7 +290,7 @@ func TestServeStopsWhileClaimsWait(t *testing.T) {
 	url, cmd := s.serving()
 	answered := make(chan string, 1)
 	go func() {
-		resp, err := http.Post(url+"/v1/claim", "application/json", strings.NewReader(`{"wait":"50s"}`))
+		resp, err := http.Post(url+"/v1/claim", "application/json", strings.NewReader(`{"worker":"w","wait":"50s"}`))
 		if err != nil {
 			answered <- err.Error()
 			return
@@ -299,15 +299,20 @@ func TestServeStopsWhileClaimsWait(t *testing.T) {
 		b, err := io.ReadAll(resp.Body)
 		answered <- fmt.Sprint(resp.StatusCode, string(b), err)
 	}()
-	for {
-		resp, err := http.Get(url + "/v1/live")
-		if err == nil {
-			resp.Body.Close()
-			break
+	b, err := httpbroker.Open(t.Context(), url, httpbroker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for listed := 0; listed == 0; { // the server lists who claims once it has the request
+		all, err := b.Workers(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
 		}
+		listed = len(all)
 	}
 	stopped(t, cmd)
-	if got := <-answered; !strings.Contains(got, `200{"leases":[]}`) && !strings.Contains(got, "closed") {
+	if got := <-answered; !strings.Contains(got, `200{"leases":[]}`) {
 		t.Errorf("answered %s", got)
 	}
 }
