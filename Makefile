@@ -19,7 +19,7 @@ demo: ## Watch jobs survive kill -9, with a table at the end
 
 .PHONY: test
 test: redis languages fmt-check vet staticcheck test-bench ## The fast loop: format, vet, linter, tests (under 3 minutes; clusters, failovers and lost replies of Redis, and other systems, are left to make check)
-	$(GO) test -short -shuffle=on ./...
+	$(GO) test -short -shuffle=on -p 4 ./...
 
 .PHONY: test-bench
 test-bench: # the module that measures peers; it needs Linux, and no server and no C compiler for this

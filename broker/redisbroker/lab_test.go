@@ -118,7 +118,11 @@ func TestKeepsTheContractInACluster(t *testing.T) {
 // Histories run as many, from a seed on, as SPOOL_HISTORIES and SPOOL_SEED say.
 func TestRandomHistoriesMatchTheModel(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
-	brokertest.RunHistories(t, func(t *testing.T) brokertest.Harness { return frozen(t, s.URL()) }, number("SPOOL_HISTORIES", 40), uint64(number("SPOOL_SEED", 1)))
+	usual := 40
+	if testing.Short() {
+		usual = 15
+	}
+	brokertest.RunHistories(t, func(t *testing.T) brokertest.Harness { return frozen(t, s.URL()) }, number("SPOOL_HISTORIES", usual), uint64(number("SPOOL_SEED", 1)))
 }
 
 func number(name string, usual int) int {

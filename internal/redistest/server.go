@@ -91,7 +91,7 @@ func prepare(t testing.TB, o Options, more ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, dir: o.Dir}
 	if s.dir == "" {
-		s.dir = t.TempDir()
+		s.dir = folder(t)
 	}
 	s.args = append(s.args, "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"),
 		"--save", "", "--daemonize", "no", "--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0")
@@ -106,6 +106,21 @@ func prepare(t testing.TB, o Options, more ...string) *Server {
 	s.args = append(append(s.args, more...), o.Args...)
 	t.Cleanup(s.Kill)
 	return s
+}
+
+// folder makes one for a server's files. The fast loop (go test -short) has it in
+// memory where the system has a place for that: a disk's syncs are most of its time.
+func folder(t testing.TB) string {
+	t.Helper()
+	if !testing.Short() {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "redis")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // shortDir makes a folder whose name is short enough for a socket in it.
