@@ -56,6 +56,7 @@ func (b *handle) backup(ctx context.Context, target string) (c Copied, err error
 		return c, public(err)
 	}
 	defer b.log.CompactUnlock()
+	defer b.showCompaction()()
 	end, err := b.durableEnd(ctx)
 	if err != nil {
 		return c, public(err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/spoolq/spool/internal/jobstate"
 	"github.com/spoolq/spool/internal/journal"
@@ -39,6 +41,7 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 		return c, public(err)
 	}
 	defer b.log.CompactUnlock()
+	defer b.showCompaction()()
 	if c.BytesBefore, c.UsedBefore, err = b.size(); err != nil {
 		return c, public(err)
 	}
@@ -240,4 +243,54 @@ func (b *handle) flip(ctx context.Context, s *jobstate.State, sealed uint64) err
 	next := b.log.Current()
 	next.Checkpoint, next.First, next.Payload = sealed, sealed+1, payloadFiles(s.Uses())
 	return b.log.Flip(next)
+}
+
+const (
+	// showEvery is how often who compacts says that it goes on; standsAfter is after
+	// how long a silence it is said to stand still.
+	showEvery   = 200 * time.Millisecond
+	standsAfter = 800 * time.Millisecond
+)
+
+// showCompaction says that who holds COMPACT goes on, until it is stopped. A process
+// that was stopped says nothing: then nobody else can compact, and the store grows.
+func (b *handle) showCompaction() (stop func()) {
+	b.log.CompactGoesOn()
+	quit := make(chan struct{})
+	var shows sync.WaitGroup
+	shows.Go(func() {
+		t := time.NewTicker(showEvery)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				b.log.CompactGoesOn()
+			case <-quit:
+				return
+			}
+		}
+	})
+	return func() { close(quit); shows.Wait() }
+}
+
+// reportCompactor says who compacts and stands still, once for each: told is whom
+// it said so of.
+func (b *handle) reportCompactor(told *int) {
+	pid, silent, ok := b.log.Compactor()
+	if !ok || silent < standsAfter {
+		*told = 0
+		return
+	}
+	if pid == *told {
+		return
+	}
+	if free, err := b.log.TryCompactLock(); err != nil || free { // it has ended
+		if free {
+			b.log.CompactUnlock()
+		}
+		return
+	}
+	rare.Reached(rare.CompactorReported)
+	*told = pid
+	b.slg.Warn("a process that compacts the store stands still, and no other can; stop or continue it", "pid", pid, "for", silent.Round(time.Millisecond))
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/spoolq/spool/broker"
 	"github.com/spoolq/spool/internal/jobstate"
@@ -397,4 +400,83 @@ func buries(t *testing.T, b *Broker, id string) int {
 		}
 	}
 	return 0
+}
+
+func TestACompactorThatStandsStillIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})
+		open := func(log io.Writer) (*crashfs.Process, *Broker) {
+			p := m.Process()
+			b, err := openLazy(p, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+			must(t, err)
+			return p, b
+		}
+		var log strings.Builder
+		stands, compactor := open(io.Discard)
+		_, witness := open(&log)
+		still := func() {
+			ok, err := compactor.cur.Load().log.TryCompactLock()
+			if err != nil || !ok {
+				t.Fatal("COMPACT is not free", err)
+			}
+			compactor.cur.Load().log.CompactGoesOn()
+		}
+		told := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if got := strings.Count(log.String(), fmt.Sprintf("stands still, and no other can; stop or continue it\" store=%s pid=%d", labDir, stands.PID())); got != want {
+				t.Errorf("reported %d times, want %d: %s", got, want, &log)
+			}
+		}
+		still()
+		time.Sleep(2 * time.Second)
+		told(1)
+		time.Sleep(time.Minute)
+		told(1)
+		compactor.cur.Load().log.CompactUnlock()
+		_, err := witness.Compact(context.Background())
+		must(t, err)
+		time.Sleep(2 * time.Second)
+		still() // again
+		time.Sleep(2 * time.Second)
+		told(2)
+		compactor.cur.Load().log.CompactUnlock()
+		time.Sleep(2 * time.Second)
+		still()
+		stands.Kill() // which frees COMPACT
+		time.Sleep(time.Minute)
+		told(2)
+		must(t, witness.Close())
+		_ = compactor.Close() // a killed process has no files to close
+	})
+}
+
+// What takes long is not said to stand still.
+func TestACompactorThatGoesOnIsNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})
+		var log strings.Builder
+		witness, err := openLazy(m.Process(), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		must(t, err)
+		slow := m.Process()
+		b, err := openOn(slow)
+		must(t, err)
+		fill(t, b, 10)
+		m.Inject(func(op crashfs.Op) error {
+			if op.Process == slow && strings.HasSuffix(op.Path, ".idx") || strings.Contains(op.Path, ".tmp") {
+				time.Sleep(3 * time.Second)
+			}
+			return nil
+		})
+		began := time.Now()
+		got, err := b.Compact(context.Background())
+		if err != nil || got.Checkpoint == 0 || time.Since(began) < 3*time.Second {
+			t.Errorf("compacted %+v in %v, %v", got, time.Since(began), err)
+		}
+		m.Inject(nil)
+		must(t, errors.Join(b.Close(), witness.Close()))
+		if strings.Contains(log.String(), "stands still") {
+			t.Errorf("reported %s", &log)
+		}
+	})
 }

@@ -48,6 +48,7 @@ func (b *handle) letGo(poisoned func(*handle, error)) {
 	t := time.NewTicker(letGoEvery)
 	defer t.Stop()
 	done := b.log.Current().Generation
+	still := 0
 	for before := done; ; {
 		select {
 		case <-t.C:
@@ -59,6 +60,7 @@ func (b *handle) letGo(poisoned func(*handle, error)) {
 			continue
 		}
 		b.report("look whether files were dropped", b.keepUp())
+		b.reportCompactor(&still)
 		if b.log.Full() {
 			b.keeper.poke(false)
 		}

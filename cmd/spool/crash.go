@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/cmd/spool/internal/crash"
+	"github.com/spoolq/spool/internal/wallclock"
 )
 
 // crashRoleCmd is a process of demo and torture.
@@ -24,6 +25,11 @@ func (c *crashRoleCmd) Run(a *app) error {
 	var p crash.Plan
 	if err := json.Unmarshal([]byte(c.Plan), &p); err != nil {
 		return fmt.Errorf("read the plan: %w", err)
+	}
+	if p.Wall != 0 {
+		if err := wallclock.Move(p.Wall); err != nil {
+			return err
+		}
 	}
 	ctx := untilEOF(a.in)
 	b, err := a.openStore(p.Store, creating)
@@ -108,7 +114,7 @@ func (r *arena) judge(ctx context.Context, a *app, f *crash.Fleet, patience time
 	if err = errors.Join(err, b.Close()); err != nil {
 		return nil, err
 	}
-	report.Kills = f.Kills()
+	report.Kills, report.Stops = f.Kills(), f.Stops()
 	for _, fault := range f.Faults() {
 		report.AddError(fault)
 	}

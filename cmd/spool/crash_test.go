@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/spoolq/spool/cmd/spool/internal/crash"
@@ -31,8 +32,15 @@ func TestTorture(t *testing.T) {
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	v := object[crash.Report](t, s.ok("torture", "--seconds=4", "--kill-every=150ms", "--json"))
-	if !v.OK || v.Kills < 8 || v.Enqueued < 500 || v.Settled < 500 {
+	args := []string{"torture", "--seconds=4", "--kill-every=150ms", "--json"}
+	if runtime.GOOS == "linux" {
+		args = append(args, "--stop")
+	}
+	if runtime.GOARCH == "amd64" && runtime.GOOS == "linux" {
+		args = append(args, "--clocks")
+	}
+	v := object[crash.Report](t, s.ok(args...))
+	if !v.OK || v.Kills < 8 || v.Stops < 1 && runtime.GOOS == "linux" || v.Enqueued < 500 || v.Settled < 500 {
 		t.Errorf("%+v", v)
 	}
 	if left, err := filepath.Glob(filepath.Join(s.dir, "*")); err != nil || len(left) > 0 {

@@ -16,6 +16,8 @@ import (
 type tortureCmd struct {
 	Seconds int  `default:"60" placeholder:"N" help:"For how long processes are killed (${default})."`
 	Kills   span `name:"kill-every" default:"300ms" placeholder:"DURATION" help:"Mean time between two kills (${default})."`
+	Stop    bool `help:"Also stop processes with SIGSTOP at random, each for up to twice the time of a lease."`
+	Clocks  bool `help:"Give each process, each time that it starts, a wall clock of its own that is off by up to a day (Linux on x86-64)."`
 	Keep    bool `help:"Keep the directory also when nothing is wrong."`
 }
 
@@ -60,14 +62,24 @@ func (c *tortureCmd) Run(a *app) (err error) {
 	return nil
 }
 
-const tortureProcesses = 4 // of each role
+const (
+	tortureProcesses = 4 // of each role
+	tortureTTL       = 3 * time.Second
+	stopEvery        = 2 * time.Second // on average, each for up to two TTLs
+	wallOff          = 24 * time.Hour  // at most
+)
 
 func (c *tortureCmd) run(ctx context.Context, a *app, r *arena) (*crash.Report, error) {
-	f := &crash.Fleet{Command: func(p crash.Plan) (*exec.Cmd, error) { return a.selfCommand("crash-role", p) }}
+	f := &crash.Fleet{Command: func(p crash.Plan) (*exec.Cmd, error) {
+		if c.Clocks {
+			p.Wall = rand.N(2*wallOff) - wallOff
+		}
+		return a.selfCommand("crash-role", p)
+	}}
 	defer f.Close()
 	plan := crash.Plan{
 		Store: r.store, Ledgers: r.ledgers, Queues: []string{"anvil", "bellows", "crucible"}, Chaos: true,
-		PerSecond: 250, Lanes: 6, TTL: 3 * time.Second, WorkHigh: 3 * time.Millisecond,
+		PerSecond: 250, Lanes: 6, TTL: tortureTTL, WorkHigh: 3 * time.Millisecond,
 	}
 	for i := range tortureProcesses {
 		for _, role := range []string{crash.Producer, crash.Worker} {
@@ -98,6 +110,11 @@ func (c *tortureCmd) kill(ctx context.Context, a *app, f *crash.Fleet, tally *cr
 	progress := time.NewTicker(5 * time.Second)
 	defer progress.Stop()
 	every := time.Duration(c.Kills)
+	freeze := time.NewTicker(stopEvery)
+	defer freeze.Stop()
+	if !c.Stop {
+		freeze.Stop()
+	}
 	for {
 		next := time.NewTimer(every/2 + rand.N(every))
 		select {
@@ -106,6 +123,10 @@ func (c *tortureCmd) kill(ctx context.Context, a *app, f *crash.Fleet, tally *cr
 				f.KillAll(crash.Producer, crash.Worker)
 			} else {
 				f.Kill(crash.Producer, crash.Worker)
+			}
+		case <-freeze.C:
+			if err := f.Freeze(rand.N(2*tortureTTL), crash.Producer, crash.Worker); err != nil {
+				return err
 			}
 		case <-progress.C:
 			if err := tally.Read(); err != nil {
@@ -136,7 +157,7 @@ func (a *app) tortureReport(r *crash.Report) error {
 		name string
 		n    int
 	}{
-		{"kills", r.Kills}, {"jobs enqueued", r.Enqueued}, {"claims", r.Claims}, {"settled", r.Settled}, {"redelivered", r.Redelivered},
+		{"kills", r.Kills}, {"stops", r.Stops}, {"jobs enqueued", r.Enqueued}, {"claims", r.Claims}, {"settled", r.Settled}, {"redelivered", r.Redelivered},
 		{"refused: lease lost", r.Refused}, {"done", r.Done}, {"dead", r.Dead}, {"cancelled", r.Cancelled}, {"deleted", r.Deleted}, {"waiting as they should", r.Waiting},
 	}
 	for i := range max(len(facts), len(w2)) {

@@ -34,6 +34,8 @@ const (
 	ctlSyncer     = 17 // who syncs, see Log.beSyncer; 0 for nobody
 	ctlSynced     = 18 // half of the word: how many syncs ended
 	ctlAwaiting   = 19 // how many wait for that; too many when one died waiting
+	ctlCompactor  = 20 // pid of the holder of COMPACT, 0 for none
+	ctlAlive      = 21 // when it last said that it goes on, monotonic nanoseconds
 	ctlPoison     = 24 // flagSet: poisoned
 	ctlFull       = 25 // flagSet: the reserve is missing
 	ctlGeneration = 26 // that of CURRENT

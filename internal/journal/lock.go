@@ -230,8 +230,27 @@ func (l *Log) TryCompactLock() (bool, error) {
 	return true, nil
 }
 
+// CompactGoesOn says, for Compactor, who holds COMPACT, and that it does not stand
+// still. COMPACT is held.
+func (l *Log) CompactGoesOn() {
+	l.control.store(ctlAlive, uint64(l.sys.Monotonic()))
+	l.control.store(ctlCompactor, uint64(l.pid))
+}
+
+// Compactor is who holds COMPACT, and how long ago it said that it goes on, from
+// CONTROL: a hint, which may name a process that has ended. Not ok when nobody
+// does who said so.
+func (l *Log) Compactor() (pid int, silent time.Duration, ok bool) {
+	p := l.control.load(ctlCompactor)
+	if p == 0 || !l.control.valid() {
+		return 0, 0, false
+	}
+	return int(p), l.sys.Monotonic() - time.Duration(l.control.load(ctlAlive)), true
+}
+
 // CompactUnlock frees COMPACT. When the system refuses, the store is poisoned.
 func (l *Log) CompactUnlock() {
+	l.control.store(ctlCompactor, 0)
 	l.compact.Store(false)
 	if err := l.compactLock.Unlock(); err != nil {
 		l.Poison(fmt.Errorf("free COMPACT: %w", err))

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool"
+	"github.com/spoolq/spool/broker"
 )
 
 // runProducer enqueues jobs of mixed outcome, one or several at a time, until
@@ -246,12 +247,14 @@ func (f *fleet) end() {
 	}
 }
 
-func TestNothingIsLostWhenProducersAndWorkersAreKilledAtRandom(t *testing.T) {
-	const span = 6 * time.Second
+// newMixedFleet is four producers and four workers of a store, and where it and the
+// ledgers are.
+func newMixedFleet(t *testing.T) (f *fleet, dir, ledgers string) {
+	t.Helper()
 	top := t.TempDir()
-	dir, ledgers := filepath.Join(top, "jobs"), filepath.Join(top, "ledgers")
+	dir, ledgers = filepath.Join(top, "jobs"), filepath.Join(top, "ledgers")
 	must(t, os.Mkdir(ledgers, 0o700))
-	f := newFleet(t)
+	f = newFleet(t)
 	for i := range 4 {
 		for _, role := range []string{asProducer, asWorker} {
 			p := plan{Role: role, Store: dir, Name: fmt.Sprintf("%s-%d", role, i), Concurrency: 16, TTL: time.Second}
@@ -262,6 +265,12 @@ func TestNothingIsLostWhenProducersAndWorkersAreKilledAtRandom(t *testing.T) {
 			f.add(p)
 		}
 	}
+	return f, dir, ledgers
+}
+
+func TestNothingIsLostWhenProducersAndWorkersAreKilledAtRandom(t *testing.T) {
+	const span = 6 * time.Second
+	f, dir, ledgers := newMixedFleet(t)
 	f.killFor(span)
 	f.finish(asProducer)
 	with(t, dir, func(c *spool.Client) {
@@ -419,9 +428,23 @@ func (l *ledger) judgeJob(t *testing.T, j spool.Job) {
 	}
 }
 
-// judgeCounts compares the kept numbers with a count of the jobs, and returns
-// how many are done.
+// judgeCounts compares the kept numbers with a count of the jobs, all of which are
+// final, and returns how many are done.
 func judgeCounts(t *testing.T, c *spool.Client, all map[spool.ID][]spool.Job) (done int) {
+	t.Helper()
+	judgeStates(t, c, all, func(n broker.Count, sum int64) {
+		x := n.Totals
+		if x.Enqueued != sum || x.Acked != n.Done || x.Died != n.Dead || x.Claimed != x.Acked+x.Failed+x.Expired {
+			t.Errorf("the totals of %s/%s are %+v, there are %d jobs", n.Queue, n.Task, x, sum)
+		}
+		done += int(n.Done)
+	})
+	return done
+}
+
+// judgeStates compares the kept numbers of each state with a count of the jobs. It
+// calls also for each queue and task, with how many jobs there are.
+func judgeStates(t *testing.T, c *spool.Client, all map[spool.ID][]spool.Job, also func(n broker.Count, sum int64)) {
 	t.Helper()
 	type key struct {
 		queue, task string
@@ -431,9 +454,6 @@ func judgeCounts(t *testing.T, c *spool.Client, all map[spool.ID][]spool.Job) (d
 	for _, list := range all {
 		j := list[0]
 		found[key{j.Queue, j.Task, j.State}]++
-		if j.State == spool.Done {
-			done++
-		}
 	}
 	counts, err := c.Counts(t.Context(), "")
 	must(t, err)
@@ -447,13 +467,9 @@ func judgeCounts(t *testing.T, c *spool.Client, all map[spool.ID][]spool.Job) (d
 			sum += found[k]
 			delete(found, k)
 		}
-		x := n.Totals
-		if x.Enqueued != sum || x.Acked != n.Done || x.Died != n.Dead || x.Claimed != x.Acked+x.Failed+x.Expired {
-			t.Errorf("the totals of %s/%s are %+v, there are %d jobs", n.Queue, n.Task, x, sum)
-		}
+		also(n, sum)
 	}
 	for k, n := range found {
 		t.Errorf("the kept number of %+v is missing, there are %d", k, n)
 	}
-	return done
 }

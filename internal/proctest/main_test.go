@@ -21,6 +21,7 @@ import (
 	"github.com/spoolq/spool/broker/httpbroker"
 	"github.com/spoolq/spool/broker/redisbroker"
 	"github.com/spoolq/spool/internal/vfs"
+	"github.com/spoolq/spool/internal/wallclock"
 )
 
 // planVar holds the plan of a process that is not the test itself.
@@ -64,6 +65,9 @@ const (
 	asServer   = "server"
 	asHTTP     = "http server"
 
+	asContender = "contender"
+	asCompactor = "compactor"
+	asHoarder   = "hoarder"
 	asHistorian = "historian"
 )
 
@@ -76,6 +80,9 @@ var roles = map[string]func(*teller, plan) error{
 	asServer:   runServer,
 	asHTTP:     runHTTP,
 
+	asContender: runContender,
+	asCompactor: runCompactor,
+	asHoarder:   runHoarder,
 	asHistorian: runHistorian,
 }
 
@@ -96,7 +103,7 @@ func follow(text string) error {
 		return err
 	}
 	if p.Wall != 0 {
-		if err := moveWall(p.Wall); err != nil {
+		if err := wallclock.Move(p.Wall); err != nil {
 			return err
 		}
 	}
@@ -128,6 +135,8 @@ type event struct {
 	Number  int64         `json:",omitempty"`
 	Claimed time.Time     `json:",omitzero"`  // on the store's clock
 	Of      string        `json:",omitempty"` // what its limit counts by
+
+	Waits []time.Duration `json:",omitempty"` // of a contender's calls: p50, p99, the longest
 }
 
 func (e *event) id() spool.ID { return e.IDs[0] }
@@ -207,10 +216,6 @@ func untilTold(other func(order)) (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// moveWall moves the wall clock of this process, and of no other, to be off by
-// so much. Where nobody knows how, no test asks for it.
-var moveWall func(time.Duration) error
-
 func openStore(p plan) (*spool.Client, error) {
 	switch {
 	case httpbroker.IsURL(p.Store):
@@ -218,15 +223,19 @@ func openStore(p plan) (*spool.Client, error) {
 	case strings.Contains(p.Store, "://"):
 		return openRedis(p)
 	}
-	cfg := filebroker.Config{AllowUnsafeFS: true} // a container's temporary directory is an overlay
-	if p.NoSync {
-		cfg.Sync = filebroker.SyncNever
-	}
-	b, err := filebroker.Open(p.Store, cfg)
+	b, err := openDirectory(p)
 	if err != nil {
 		return nil, err
 	}
 	return spool.New(b, spool.Config{}), nil
+}
+
+func openDirectory(p plan) (*filebroker.Broker, error) {
+	cfg := filebroker.Config{AllowUnsafeFS: true} // a container's temporary directory is an overlay
+	if p.NoSync {
+		cfg.Sync = filebroker.SyncNever
+	}
+	return filebroker.Open(p.Store, cfg)
 }
 
 // openHTTP is openRedis for a server of spool serve.

@@ -49,7 +49,13 @@ func runHammer(t *teller, p plan) error {
 // lockIsFree reports whether nobody holds the store's lock.
 func lockIsFree(t *testing.T, dir string) bool {
 	t.Helper()
-	f, err := system.Open(filepath.Join(dir, "LOCK"), syscall.O_RDWR)
+	return fileIsFree(t, filepath.Join(dir, "LOCK"))
+}
+
+// fileIsFree reports whether nobody holds the lock of a file.
+func fileIsFree(t *testing.T, name string) bool {
+	t.Helper()
+	f, err := system.Open(name, syscall.O_RDWR)
 	must(t, err)
 	free, err := f.TryLock()
 	must(t, errors.Join(err, f.Close()))

@@ -91,6 +91,7 @@ const (
 	LoadOvertaken
 	CountsDisagree
 	HolderReported
+	CompactorReported
 	HolderUnknown
 	StateNeeded
 	SpareStateDropped
@@ -222,6 +223,7 @@ var names = [pathsEnd]string{
 	LoadOvertaken:            "a load was overtaken by a compaction",
 	CountsDisagree:           "a handle counted otherwise than who sealed a segment",
 	HolderReported:           "the holder of the lock was reported",
+	CompactorReported:        "a compactor that stands still was reported",
 	HolderUnknown:            "the lock was held by nobody known",
 	StateNeeded:              "an enqueue without the state had to wait for it",
 	SpareStateDropped:        "the state that a recovery had left was dropped",

@@ -26,6 +26,7 @@ type Fleet struct {
 	mu      sync.Mutex
 	members []*member
 	kills   int
+	stops   int
 	faults  []string
 }
 
@@ -150,6 +151,25 @@ func (f *Fleet) KillAll(roles ...string) {
 	}
 }
 
+// Freeze stops one running process of the roles at random with SIGSTOP, and lets it
+// go on after a while. errors.ErrUnsupported is returned where there is no such signal.
+func (f *Fleet) Freeze(span time.Duration, roles ...string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	up := f.up(roles)
+	if len(up) == 0 {
+		return nil
+	}
+	p := up[rand.IntN(len(up))].running.Process
+	goOn, err := freeze(p)
+	if err != nil || goOn == nil {
+		return err
+	}
+	f.stops++
+	time.AfterFunc(span, goOn)
+	return nil
+}
+
 // kill ends a process with SIGKILL. Its error is of no use: the process may
 // have ended by itself.
 func kill(m *member) { _ = m.running.Process.Kill() }
@@ -235,6 +255,13 @@ func (f *Fleet) Kills() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.kills
+}
+
+// Stops is how many processes were stopped for a while so far.
+func (f *Fleet) Stops() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stops
 }
 
 // Faults is what processes died of that were not killed.

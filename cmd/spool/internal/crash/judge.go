@@ -13,6 +13,7 @@ import (
 type Report struct {
 	Seconds     float64 `json:"seconds"`
 	Kills       int     `json:"kills"`
+	Stops       int     `json:"stops"`    // processes that were stopped for a while
 	Enqueued    int     `json:"enqueued"` // jobs whose enqueue was acknowledged
 	Claims      int     `json:"claims"`   // leases that a worker took note of
 	Settled     int     `json:"settled"`  // settlements acknowledged

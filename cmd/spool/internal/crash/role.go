@@ -33,6 +33,8 @@ type Plan struct {
 	TTL      time.Duration // of its leases
 	WorkLow  time.Duration // a job takes at least this long
 	WorkHigh time.Duration // and at most this
+
+	Wall time.Duration // by how much the process's own wall clock is off
 }
 
 // The roles of a process.

@@ -1,6 +1,4 @@
-//go:build linux
-
-package proctest
+package wallclock
 
 import (
 	"bytes"
@@ -10,16 +8,14 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"testing"
 	"time"
 )
 
-func init() { moveWall = moveWallHere }
-
-// moveWallHere puts code of its own before the one function by which this
-// process reads its clocks, in the page that the kernel lent it for that. From
-// then on the wall clock, and no other, is off by so much.
-func moveWallHere(off time.Duration) error {
+// Move puts code of its own before the one function by which this process reads its
+// clocks, in the page that the kernel lent it for that. From then on the wall clock,
+// and no other, is off by so much, in whole seconds, from what the machine has.
+// errors.ErrUnsupported is returned when it cannot be done here.
+func Move(off time.Duration) error {
 	at, err := clockFunction()
 	if err != nil {
 		return err
@@ -78,21 +74,5 @@ func clockFunction() (uint64, error) {
 			}
 		}
 	}
-	return 0, errors.New("the kernel lends no function that reads clocks")
-}
-
-func TestAProcessHasAWallClockOfItsOwn(t *testing.T) {
-	for _, off := range []time.Duration{2 * time.Second, -2 * time.Second, time.Hour, -time.Hour} {
-		begun, before := time.Now(), now()
-		c := start(t, plan{Role: asClient, Wall: off})
-		c.order(order{Do: "wall"})
-		e := c.await("answer", 1)[0]
-		if is := time.Unix(0, e.Number).Sub(begun) - off; is < 0 || is > time.Since(begun) {
-			t.Errorf("off by %v: %v more", off, is)
-		}
-		if e.At < before || e.At > now() {
-			t.Errorf("off by %v: its monotonic clock is off, too: %v is not within %v and %v", off, e.At, before, now())
-		}
-		c.finish()
-	}
+	return 0, fmt.Errorf("%w: the kernel lends no function that reads clocks", errors.ErrUnsupported)
 }
