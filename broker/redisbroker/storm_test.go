@@ -79,7 +79,7 @@ func (s *storm) produce() {
 func (s *storm) enqueue(b *Broker) {
 	for !s.over.Load() {
 		jobs, c := stormJobs(), broker.NewCall()
-		for {
+		for !s.t.Failed() {
 			got, err := until(func() ([]broker.Enqueued, error) { return b.Enqueue(context.Background(), c, "q", jobs) })
 			if s.fills && errors.Is(err, broker.ErrFull) {
 				<-time.After(time.Millisecond)
@@ -102,7 +102,7 @@ func (s *storm) enqueue(b *Broker) {
 func (s *storm) work(worker string) {
 	b := s.open()
 	defer func() { _ = b.Close() }()
-	for !s.over.Load() || s.done.Load() < s.count.Load() {
+	for !s.t.Failed() && (!s.over.Load() || s.done.Load() < s.count.Load()) {
 		c := broker.NewCall()
 		got, err := until(func() (broker.Claimed, error) {
 			return b.Claim(context.Background(), c, broker.ClaimRequest{Queues: []string{"q"}, Max: 10, TTL: time.Minute, Worker: worker, Wait: 100 * time.Millisecond})
@@ -161,6 +161,8 @@ func (s *storm) keepAll() {
 func (s *storm) run(weather func(more func(jobs int64))) {
 	s.keepAll()
 	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer s.over.Store(true) // when the weather ends the test
 	for i := range 4 {
 		wg.Go(s.produce)
 		wg.Go(func() { s.work(fmt.Sprint("w", i)) })
@@ -168,7 +170,6 @@ func (s *storm) run(weather func(more func(jobs int64))) {
 	weather(func(jobs int64) {
 		for from, end := s.done.Load(), time.Now().Add(time.Minute); s.done.Load() < from+jobs; <-time.After(time.Millisecond) {
 			if s.t.Failed() || time.Now().After(end) {
-				s.over.Store(true)
 				s.t.Fatal("no job is done any more")
 			}
 		}

@@ -28,7 +28,7 @@ func StartSentinel(t testing.TB, o Options) *Sentinel {
 	s := &Sentinel{t: t, Primary: Start(t, o)}
 	o.Args = append(o.Args[:len(o.Args):len(o.Args)], "--replicaof", "127.0.0.1 "+fmt.Sprint(s.Primary.port))
 	s.Replica = Start(t, o)
-	s.Replica.until("the replica follows", func() bool { return s.Replica.Info("master_link_status") == "up" })
+	s.Replica.until("the replica follows", func() bool { return s.Replica.is("master_link_status", "up") })
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, startSentinel(t, s.Primary.port))
 	}
@@ -96,7 +96,7 @@ func (s *Sentinel) Failover() {
 		return err == nil
 	})
 	s.Promoted()
-	s.Primary.until("the old primary follows", func() bool { return s.Primary.Info("role") == "slave" })
+	s.Primary.until("the old primary follows", func() bool { return s.Primary.is("role", "slave") })
 }
 
 // Follow makes the old primary, which was started again, the new one's replica,
@@ -104,7 +104,7 @@ func (s *Sentinel) Failover() {
 func (s *Sentinel) Follow() {
 	s.t.Helper()
 	s.Primary.Must("REPLICAOF", "127.0.0.1", s.Replica.port)
-	s.Primary.until("the old primary follows", func() bool { return s.Primary.Info("master_link_status") == "up" })
+	s.Primary.until("the old primary follows", func() bool { return s.Primary.is("master_link_status", "up") })
 }
 
 // Promoted waits until the replica leads, and the sentinels say so.

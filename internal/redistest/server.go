@@ -283,6 +283,13 @@ func (s *Server) Info(field string) string {
 	return ""
 }
 
+// is reports whether a field of INFO has a value, for until: a server whose
+// connections are just being cut has not.
+func (s *Server) is(field, value string) bool {
+	text, err := s.Do("INFO", "everything")
+	return err == nil && slices.Contains(strings.Split(fmt.Sprint(text), "\r\n"), field+":"+value)
+}
+
 // Kill ends the server as SIGKILL does, and waits until it is gone. A server
 // that is not there is no error.
 func (s *Server) Kill() {
