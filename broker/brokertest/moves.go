@@ -30,10 +30,14 @@ func MoveCases() (all []MoveCase) {
 	return all
 }
 
-// RunMoves runs every case of MoveCases, each as a subtest.
+// RunMoves runs every case of MoveCases, each as a subtest, in parallel: many wait for
+// the time of a run that was killed. from and to are called concurrently.
 func RunMoves(t *testing.T, from, to func(t *testing.T) Harness) {
 	for _, c := range MoveCases() {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, from(t), to(t)) })
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, from(t), to(t))
+		})
 	}
 }
 

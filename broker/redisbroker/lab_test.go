@@ -111,6 +111,7 @@ func TestKeepsTheContractInRealTime(t *testing.T) {
 
 func TestKeepsTheContractInACluster(t *testing.T) {
 	slow(t)
+	t.Parallel() // it mostly waits
 	c := redistest.StartCluster(t, redistest.Options{})
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness { return frozen(t, c.URL()) })
 }

@@ -42,12 +42,14 @@ func lossy(t *testing.T) string {
 
 func TestKeepsTheContractWhileRepliesAreLost(t *testing.T) {
 	slow(t)
+	t.Parallel() // it mostly waits
 	url := lossy(t)
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness { return frozen(t, url) })
 }
 
 func TestRandomHistoriesMatchTheModelWhileRepliesAreLost(t *testing.T) {
 	slow(t)
+	t.Parallel() // it mostly waits
 	url := lossy(t)
 	brokertest.RunHistories(t, func(t *testing.T) brokertest.Harness { return frozen(t, url) }, number("SPOOL_HISTORIES", 40)/2, uint64(number("SPOOL_SEED", 1)))
 }

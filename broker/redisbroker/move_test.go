@@ -138,7 +138,7 @@ func TestQueuesMoveBetweenADirectoryAndRedis(t *testing.T) {
 		}}
 	}
 	t.Run("from a directory to Redis", func(t *testing.T) {
-		t.Parallel() // it mostly waits for runs that were killed
+		t.Parallel()
 		brokertest.RunMoves(t, directory, server)
 	})
 	t.Run("from Redis to a directory", func(t *testing.T) {
@@ -149,6 +149,7 @@ func TestQueuesMoveBetweenADirectoryAndRedis(t *testing.T) {
 
 func TestRandomHistoriesOfAQueueThatMoves(t *testing.T) {
 	slow(t)
+	t.Parallel() // it mostly waits
 	s := redistest.Start(t, redistest.Options{})
 	o := newOutside(t)
 	server := func(t *testing.T) brokertest.Harness { return o.onServer(t, s.URL()) }
