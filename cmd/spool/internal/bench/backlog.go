@@ -18,10 +18,11 @@ const (
 
 // backlogs are the rows about jobs that wait and cannot be claimed.
 func (b *Bench) backlogs() []operation {
+	wait := fmt.Sprintf("while %d jobs wait ", b.count(backlogJobs))
 	return []operation{
-		b.behind("claim_behind_limit_1m", "while 1000000 jobs wait behind one limited group that the worker handles as well",
+		b.behind("claim_behind_limit_1m", wait+"behind one limited group that the worker handles as well",
 			[]string{limitedTask, task}, (*store).fillLimited),
-		b.behind("claim_unhandled_1m", "while 1000000 jobs wait of a task that the worker does not handle",
+		b.behind("claim_unhandled_1m", wait+"of a task that the worker does not handle",
 			[]string{task}, func(s *store, ctx context.Context, n int) error {
 				return s.fillWith(ctx, n, spool.Raw(strangeTask, payload()))
 			}),

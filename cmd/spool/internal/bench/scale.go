@@ -28,7 +28,7 @@ func nothing() error { return nil }
 // openMany measures the open of a store in which a million jobs wait.
 func (b *Bench) openMany(name, from string, compact bool) operation {
 	return operation{
-		name: name, what: "open a store with 1000000 jobs that wait, " + from + ", up to the first answer; the call is that",
+		name: name, what: fmt.Sprintf("open a store with %d jobs that wait, %s, up to the first answer; the call is that", b.count(backlogJobs), from),
 		batch: 1000, raw: perSync(1000), rounds: manyRuns, backlog: true,
 		start: func(ctx context.Context, dir string) (run, func() error, error) {
 			n := b.count(backlogJobs)
@@ -44,7 +44,7 @@ func (b *Bench) openMany(name, from string, compact bool) operation {
 // same where a thousand do.
 func (b *Bench) among() operation {
 	return operation{
-		name: "claim_among_1m", what: "one goroutine claims and acks one job after the other out of 1000000 that wait; the call is the pair",
+		name: "claim_among_1m", what: fmt.Sprintf("one goroutine claims and acks one job after the other out of %d that wait; the call is the pair", b.count(backlogJobs)),
 		raw: "the same out of 1000", rounds: manyRuns, backlog: true, own: true,
 		start: func(ctx context.Context, dir string) (run, func() error, error) {
 			many, err := openStore(dir, b.AllowUnsafeFS)
@@ -83,7 +83,7 @@ func (b *Bench) among() operation {
 // million wait; its raw reading is the same where none does.
 func (b *Bench) fresh() operation {
 	return operation{
-		name: "enqueue_fresh_1m", what: "a process starts, enqueues one job where 1000000 wait, and ends; the call is all of that",
+		name: "enqueue_fresh_1m", what: fmt.Sprintf("a process starts, enqueues one job where %d wait, and ends; the call is all of that", b.count(backlogJobs)),
 		raw: "the same into an empty store", rounds: manyRuns, backlog: true, own: true,
 		start: func(ctx context.Context, dir string) (run, func() error, error) {
 			empty := dir + "-empty"
@@ -124,7 +124,7 @@ func (b *Bench) once(ctx context.Context, m *round, dir string) error {
 // a million live jobs over and over; its raw reading is the same without.
 func (b *Bench) compact() operation {
 	return operation{
-		name: "compacting_1m", what: "one goroutine enqueues, claims and acks a job, over and over, while its process compacts 1000000 live jobs; the call is each of the three",
+		name: "compacting_1m", what: fmt.Sprintf("one goroutine enqueues, claims and acks a job, over and over, while its process compacts %d live jobs; the call is each of the three", b.count(backlogJobs)),
 		raw: "the same without a compaction", rounds: manyRuns, backlog: true, own: true,
 		start: func(ctx context.Context, dir string) (run, func() error, error) {
 			if err := b.prepare(ctx, dir, b.count(backlogJobs), false); err != nil {
