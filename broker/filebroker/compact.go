@@ -245,12 +245,8 @@ func (b *handle) flip(ctx context.Context, s *jobstate.State, sealed uint64) err
 	return b.log.Flip(next)
 }
 
-const (
-	// showEvery is how often who compacts says that it goes on; standsAfter is after
-	// how long a silence it is said to stand still.
-	showEvery   = 200 * time.Millisecond
-	standsAfter = 800 * time.Millisecond
-)
+// showEvery is how often who compacts says that it goes on.
+const showEvery = 200 * time.Millisecond
 
 // showCompaction says that who holds COMPACT goes on, until it is stopped. A process
 // that was stopped says nothing: then nobody else can compact, and the store grows.
@@ -271,26 +267,4 @@ func (b *handle) showCompaction() (stop func()) {
 		}
 	})
 	return func() { close(quit); shows.Wait() }
-}
-
-// reportCompactor says who compacts and stands still, once for each: told is whom
-// it said so of.
-func (b *handle) reportCompactor(told *int) {
-	pid, silent, ok := b.log.Compactor()
-	if !ok || silent < standsAfter {
-		*told = 0
-		return
-	}
-	if pid == *told {
-		return
-	}
-	if free, err := b.log.TryCompactLock(); err != nil || free { // it has ended
-		if free {
-			b.log.CompactUnlock()
-		}
-		return
-	}
-	rare.Reached(rare.CompactorReported)
-	*told = pid
-	b.slg.Warn("a process that compacts the store stands still, and no other can; stop or continue it", "pid", pid, "for", silent.Round(time.Millisecond))
 }

@@ -37,8 +37,8 @@ func (b *handle) prepare() {
 }
 
 // letGoEvery is how often a handle looks whether it has files open that a
-// compaction dropped, whether one may make room on a full disk, and whether the
-// store is poisoned.
+// compaction dropped, whether one may make room on a full disk, whether the store is
+// poisoned, and what people should know of.
 const letGoEvery = time.Second
 
 // letGo closes such files, which take their room on the disk until then: nothing
@@ -48,7 +48,7 @@ func (b *handle) letGo(poisoned func(*handle, error)) {
 	t := time.NewTicker(letGoEvery)
 	defer t.Stop()
 	done := b.log.Current().Generation
-	still := 0
+	var said notices
 	for before := done; ; {
 		select {
 		case <-t.C:
@@ -60,7 +60,7 @@ func (b *handle) letGo(poisoned func(*handle, error)) {
 			continue
 		}
 		b.report("look whether files were dropped", b.keepUp())
-		b.reportCompactor(&still)
+		said.look(b)
 		if b.log.Full() {
 			b.keeper.poke(false)
 		}

@@ -60,7 +60,6 @@ func (l *Log) setFull(full bool) {
 	}
 	if l.control.load(ctlFull) != v {
 		l.control.store(ctlFull, v)
-		l.report("reserve", "full", full)
 	}
 }
 
