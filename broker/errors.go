@@ -12,6 +12,11 @@ var (
 	// ErrInvalid is returned when a request can never be right: a bad name, a
 	// negative delay, options that contradict each other.
 	ErrInvalid = errors.New("spool: invalid")
+	// ErrMisplaced is an ErrInvalid: it is returned when a queue is spread over several
+	// places, and the id that was chosen for a job is not of the one where its key,
+	// ordered group or batch is. Without the id, or with one that MakeID made, the
+	// broker makes one that is.
+	ErrMisplaced = fmt.Errorf("%w: the id does not fit", ErrInvalid)
 	// ErrTooLarge is returned when a payload, a result or a call is over its
 	// limit in bytes. It is returned before anything is written.
 	ErrTooLarge = errors.New("spool: too large")

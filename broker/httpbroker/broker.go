@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spoolq/spool/broker"
@@ -53,11 +54,45 @@ func (c *client) Enqueue(ctx context.Context, call broker.Call, queue string, jo
 		return nil, err
 	}
 	var out wire.EnqueueAnswer
-	in := wire.EnqueueRequest{Jobs: wire.NewJobsOf(jobs)}
-	if err := c.posts(ctx, call, path, in, &out, len(jobs), func() int { return len(out.Jobs) }); err != nil {
+	post := func(jobs []broker.NewJob) error {
+		in := wire.EnqueueRequest{Jobs: wire.NewJobsOf(jobs)}
+		return c.posts(ctx, call, path, in, &out, len(jobs), func() int { return len(out.Jobs) })
+	}
+	err = post(jobs)
+	if errors.Is(err, broker.ErrMisplaced) {
+		err = post(withoutNewIDs(jobs))
+	}
+	if err != nil {
 		return nil, err
 	}
 	return out.Enqueued(), nil
+}
+
+// withoutNewIDs leaves the ids to the server that nobody chose: it cannot see which
+// these are, and takes an id for chosen. Those of jobs that complete a batch stay:
+// its members name them.
+func withoutNewIDs(jobs []broker.NewJob) []broker.NewJob {
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		if jobs[i].HasNewID() && jobs[i].BatchSize == 0 {
+			jobs[i].ClearID()
+		}
+	}
+	return jobs
+}
+
+// withoutNewFollowUpIDs is withoutNewIDs for the follow-ups of settlements.
+func withoutNewFollowUpIDs(list []broker.Settlement) []broker.Settlement {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].FollowUps = slices.Clone(list[i].FollowUps)
+		for k := range list[i].FollowUps {
+			if j := &list[i].FollowUps[k].Job; j.HasNewID() {
+				j.ClearID()
+			}
+		}
+	}
+	return list
 }
 
 // Extend is Broker.Extend. It can be repeated: what it did twice it did once.
@@ -77,8 +112,15 @@ func (c *client) Extend(ctx context.Context, r broker.ExtendRequest) ([]broker.B
 // Settle is Broker.Settle.
 func (c *client) Settle(ctx context.Context, call broker.Call, list []broker.Settlement) ([]broker.Settled, error) {
 	var out wire.SettleAnswer
-	in := wire.SettleRequestOf(list)
-	if err := c.posts(ctx, call, "/v1/settle", in, &out, len(list), func() int { return len(out.Settlements) }); err != nil {
+	post := func(list []broker.Settlement) error {
+		in := wire.SettleRequestOf(list)
+		return c.posts(ctx, call, "/v1/settle", in, &out, len(list), func() int { return len(out.Settlements) })
+	}
+	err := post(list)
+	if errors.Is(err, broker.ErrMisplaced) {
+		err = post(withoutNewFollowUpIDs(list))
+	}
+	if err != nil {
 		return nil, err
 	}
 	c.held.settled(list)

@@ -42,7 +42,7 @@ func fit(queue string, j *broker.NewJob, n, part int, fresh bool) (int, error) {
 	case part < 0 || part == is:
 		return is, nil
 	case !fresh:
-		return 0, fmt.Errorf("%w: queue %s is spread over %d parts, and the id %s that was chosen for a job is not in the part of its key, ordered group or batch: leave the id away", broker.ErrInvalid, queue, n, j.ID)
+		return 0, fmt.Errorf("%w: queue %s is spread over %d parts, and the id %s that was chosen for a job is not in the part of its key, ordered group or batch: leave the id away", broker.ErrMisplaced, queue, n, j.ID)
 	case j.HasNewID():
 		j.RenewID(fitID(j.ID, n, part))
 	default:

@@ -35,6 +35,7 @@ type kind struct {
 
 // kinds, the more special before the more general.
 var kinds = [...]kind{
+	{"misplaced", http.StatusBadRequest, "The id that was chosen for a job does not fit", broker.ErrMisplaced},
 	{"invalid", http.StatusBadRequest, "The request can never be right", broker.ErrInvalid},
 	{"too_large", http.StatusRequestEntityTooLarge, "Something is larger than its limit", broker.ErrTooLarge},
 	{"not_found", http.StatusNotFound, "There is no such job", broker.ErrNotFound},
