@@ -18,8 +18,9 @@ type breakage struct {
 }
 
 var breakages = []breakage{
-	{"the token does not grow", func(r *rules) { r.token = func(*job) uint64 { return 1 } }, []string{"lease", "settle", "attempts"}, true},
-	{"the token shrinks", func(r *rules) { r.token = func(j *job) uint64 { return 1000 - j.claims } }, []string{"lease"}, true},
+	{"the token does not grow", func(r *rules) { r.token = func(*store, *job) uint64 { return 1 } }, []string{"lease", "settle", "attempts"}, true},
+	{"the token shrinks", func(r *rules) { r.token = func(_ *store, j *job) uint64 { return 1000 - j.claims } }, []string{"lease"}, true},
+	{"a token is given again to a job with the id of one that is gone", func(r *rules) { r.token = func(_ *store, j *job) uint64 { return j.claims } }, []string{"lease"}, false},
 	{"a key is never freed", func(r *rules) { r.free = func(*store, *job) {} }, []string{"keys"}, true},
 	{"a key is freed by who does not hold it", func(r *rules) {
 		r.free = func(s *store, j *job) { delete(s.keys, keyName{j.Queue, j.Task, j.Key}) }

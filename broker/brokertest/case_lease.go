@@ -173,6 +173,26 @@ var leaseRules = []rule{
 		f.wantErr("ack with token 0", f.try(fake, broker.Settlement{Kind: broker.Ack}).Err, broker.ErrLeaseLost)
 		f.wantState(ref, broker.Ready, "")
 	}},
+	{"a token of a job that is gone is refused by the next one with its id", func(f *fixture) {
+		id := broker.NewID()
+		var stale []broker.Lease
+		for _, gone := range []func(l broker.Lease){
+			func(l broker.Lease) { f.end(l, broker.Ack) }, // nothing is kept of it
+			func(l broker.Lease) { f.end(l, broker.Release); f.command(broker.DeleteJobs) },
+			func(l broker.Lease) { f.end(l, broker.Nack); f.end(f.takeOne(f.b, broker.ClaimRequest{}), broker.Ack) },
+		} {
+			f.addOne(with(func(n *broker.NewJob) { n.ID, n.MaxAttempts = id, 100 }))
+			l := f.takeOne(f.b, broker.ClaimRequest{})
+			for _, old := range stale {
+				if old.Token >= l.Token {
+					f.Errorf("token %v after %v", l.Token, old.Token)
+				}
+				f.wantErr("ack of one that is gone", f.try(old, broker.Settlement{Kind: broker.Ack}).Err, broker.ErrLeaseLost)
+			}
+			stale = append(stale, l)
+			gone(l)
+		}
+	}},
 	{"tokens grow through every way back", func(f *fixture) {
 		f.addOne(with(func(n *broker.NewJob) { n.MaxAttempts = 100 }))
 		var last broker.Token

@@ -52,6 +52,7 @@ type store struct {
 	flows    map[string]*flow // by queue
 	reboot   bool             // the machine was restarted since the last claim
 	epoch    *big.Rat         // when the epoch after its last restart began; nil for none
+	given    uint64           // how often jobs were claimed
 	handles  []*Model
 	changed  chan struct{} // closed and replaced at every change
 	watches  []*watch
@@ -60,7 +61,7 @@ type store struct {
 // rules are the decisions that a self-test breaks, one at a time.
 type rules struct {
 	before func(s *store, a, b *job) bool   // claim order
-	token  func(j *job) uint64              // the next token's lower half
+	token  func(s *store, j *job) uint64    // the next token's lower half
 	free   func(s *store, j *job)           // j gives back its key
 	tally  func(total *int64)               // an event is counted
 	due    func(now, at time.Time) bool     // what is due at at is due now
@@ -134,7 +135,7 @@ func NewModel(clock Clock) *Model {
 func rightRules() rules {
 	return rules{
 		before: (*store).before,
-		token:  func(j *job) uint64 { return j.claims },
+		token:  func(s *store, _ *job) uint64 { return s.given },
 		free:   (*store).freeKey,
 		tally:  func(total *int64) { *total++ },
 		due:    func(now, at time.Time) bool { return !now.Before(at) },

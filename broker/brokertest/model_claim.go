@@ -153,8 +153,9 @@ func (s *store) nextDue(r broker.ClaimRequest) time.Duration {
 
 func (s *store) lease(m *Model, j *job, r broker.ClaimRequest) broker.Lease {
 	j.claims++
+	s.given++
 	j.Attempt++
-	j.Token = broker.Token(epoch<<32 | s.rules.token(j))
+	j.Token = broker.Token(epoch<<32 | s.rules.token(s, j))
 	j.Worker, j.ClaimedAt, j.LeaseExpiresAt = r.Worker, s.now(), s.now().Add(ttl(r.TTL))
 	j.Progress, j.Log, j.settled, j.moved = broker.Progress{}, nil, 0, false
 	s.rules.tally(&s.total(j).Claimed)

@@ -72,7 +72,7 @@ func (s *State) countEnd(j *job) {
 	switch j.state() {
 	case broker.Done:
 		t.Acked++
-		t.Claimed++
+		s.countClaim(j)
 	case broker.Dead:
 		t.Died++
 	case broker.Cancelled:

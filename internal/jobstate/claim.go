@@ -65,7 +65,8 @@ func (s *State) Claim(w *Writer, now Now, c Claim) (tickets []Ticket, more bool)
 	tickets = make([]Ticket, len(p.jobs))
 	for i, j := range p.jobs {
 		was := s.lifeOf(j)
-		r := claimed{j.id, s.epoch, was.claims + 1, was.attempts + 1}
+		token := s.nextToken(was)
+		r := claimed{j.id, uint32(token >> 32), uint32(token), was.attempts + 1}
 		w.id(r.id)
 		w.uint(uint64(r.epoch))
 		w.uint(uint64(r.claims))
@@ -323,8 +324,21 @@ func (s *State) finishClaim(j *job, r claimed, worker string, m *member, expires
 	}
 	s.leased++
 	s.expireAt(j, expires)
-	s.taskOf(j).totals.Claimed++
+	s.countClaim(j)
 	s.tell(j, worker, false)
+}
+
+func (s *State) countClaim(j *job) {
+	s.taskOf(j).totals.Claimed++
+	s.given++
+}
+
+// nextToken is the token of the next claim: the epoch times 2³² and the number of
+// claims that were ever made in the store. It is larger than any before, not just of
+// this job: when a job is gone, and its id is used again, the tokens of the first are
+// stale for the second.
+func (s *State) nextToken(was *life) broker.Token {
+	return max(broker.Token(uint64(s.epoch)<<32+s.given+1), was.token()+1)
 }
 
 // expireAt sets the end of j's lease.

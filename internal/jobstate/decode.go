@@ -163,6 +163,7 @@ func (s *State) decodeQueues(d *decoder) {
 			for _, total := range totals(t) {
 				*total = d.i64()
 			}
+			s.given += uint64(t.totals.Claimed)
 		}
 		s.decodeFlow(d, q)
 		for name := range q.settings {

@@ -8,7 +8,7 @@ import "github.com/spoolq/spool/broker"
 type life struct {
 	ver       uint32 // rises with each change of position; makes old items stale
 	epoch     uint32 // of the last claim
-	claims    uint32 // ever; with epoch the token
+	claims    uint32 // with epoch the token, see nextToken
 	attempts  uint32
 	failures  uint32
 	max       uint32            // attempts

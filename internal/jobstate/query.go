@@ -24,9 +24,7 @@ func (s *State) ticket(j *job) Ticket {
 		HasResult: j.flags&hasResult != 0, CancelRequested: j.flags&cancelAsked != 0,
 	}}
 	b := &t.Job
-	if v.claims > 0 {
-		b.Token = v.token()
-	}
+	b.Token = v.token()
 	if j.state().Final() {
 		b.FinishedAt = nanos(v.changedAt)
 	}

@@ -25,6 +25,7 @@ type State struct {
 	mark uint32 // names this State and its numbering in cursors; the only thing in it that is drawn
 
 	seq       uint64 // of the last enqueue
+	given     uint64 // how often jobs were claimed, by the totals of all tasks; see nextToken
 	lastPlace int64  // of the last job that was ready at once: places never step back
 
 	capacities int   // that are in force: they bind every enqueue

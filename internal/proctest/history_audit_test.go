@@ -140,11 +140,11 @@ func (a *audit) job(job int, ops []*operation) {
 		a.wrong("job %d ran more often than it may", job)
 	}
 	a.count(job, there)
+	a.tokens(job, ops)
 	if s.deletes {
 		a.deleted++
 		return
 	}
-	a.tokens(job, ops)
 	if len(there) == 1 {
 		a.state(job, s, &there[0])
 		a.totals(job, s, &there[0])

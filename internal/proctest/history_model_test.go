@@ -20,6 +20,7 @@ import (
 type life struct {
 	state   broker.State // 0: it is not there
 	token   broker.Token // the last one given
+	before  broker.Token // the last one given to the job that had its id before
 	vague   bool         // the last one is larger, and nobody was told of it
 	attempt int
 	ended   broker.SettleKind // how the last lease was settled
@@ -88,7 +89,7 @@ func (l life) next(m *move) (bool, life) {
 		if l.state != 0 {
 			return blind || !got.OK, l
 		}
-		return blind || got.OK, life{state: broker.Ready}
+		return blind || got.OK, life{state: broker.Ready, before: l.before}
 	case doClaim:
 		return l.claim(m)
 	case doSettle:
@@ -122,7 +123,7 @@ func (l life) claim(m *move) (bool, life) {
 	if l.state != broker.Ready {
 		return m.open() || !got.OK, l
 	}
-	if !m.open() && (!got.OK || got.Token <= l.token || got.Attempt != l.attempt+1) {
+	if !m.open() && (!got.OK || got.Token <= max(l.token, l.before) || got.Attempt != l.attempt+1) {
 		return false, l
 	}
 	l.state, l.ended, l.grant, l.owner = broker.Leased, 0, m.n, ""
@@ -173,7 +174,7 @@ func (l life) command(verb string) (then life, changed bool) {
 	case verb == doRequeue && (l.state == broker.Dead || l.state == broker.Cancelled):
 		l.state, l.attempt, l.ended = broker.Ready, 0, 0
 	case verb == doDelete && l.state != 0 && l.state != broker.Leased:
-		l = life{}
+		l = life{before: max(l.token, l.before)}
 	default:
 		return l, false
 	}
