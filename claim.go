@@ -2,6 +2,7 @@ package spool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -21,8 +22,9 @@ const (
 )
 
 // claimLoop claims into free slots until ctx ends, or until a draining worker
-// finds nothing more. No fault of the broker ends it, but a closed client does,
-// with ErrClosed.
+// finds nothing more. No fault of the broker ends it that may pass, but a closed
+// client does, with ErrClosed, and a store that is damaged, with ErrCorrupt: it can
+// be repaired only when nobody uses it.
 func (r *run) claimLoop(ctx context.Context) error {
 	var pause pause
 	for ctx.Err() == nil {
@@ -43,6 +45,9 @@ func (r *run) claimLoop(ctx context.Context) error {
 		r.fault("claim", err)
 		if err != nil && r.client.closed.Load() {
 			return fmt.Errorf("run worker: %w: the client was closed before the worker was stopped", ErrClosed)
+		}
+		if errors.Is(err, ErrCorrupt) {
+			return fmt.Errorf("run worker: %w", err)
 		}
 		switch {
 		case err != nil:

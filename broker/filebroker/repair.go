@@ -23,8 +23,11 @@ type Repaired struct {
 	Jobs     int       `json:"jobs"`     // saved
 	Lost     []LostJob `json:"lost"`     // known, but their payload is not readable
 	Skipped  int       `json:"skipped"`  // records that rest on others that are lost
-	Complete bool      `json:"complete"` // what is damaged held nothing that other files do not hold
-	Findings []Finding `json:"findings"` // the damage
+	// Checkpoint is one that could be read only in part, or not at all: jobs that stand
+	// behind its damage and nowhere else are lost, and nobody can say which. 0: none.
+	Checkpoint uint64    `json:"lost_checkpoint,omitempty"`
+	Complete   bool      `json:"complete"` // what is damaged held nothing that other files do not hold
+	Findings   []Finding `json:"findings"` // the damage
 }
 
 // LostJob is a job of which something is lost.
@@ -142,7 +145,7 @@ func salvage(sys vfs.System, dir string, r *Repaired) (*jobstate.State, error) {
 		return nil, public(err)
 	}
 	if err != nil {
-		s = jobstate.New(nil, nil) // the segments alone, as far as they are there
+		s, from = salvageFirst(sys, dir, r)
 	}
 	_, err = journal.Salvage(sys, dir, func(f *journal.Frame) error {
 		if f.Kind == journal.KindData && f.At.Segment > from {
@@ -153,6 +156,28 @@ func salvage(sys vfs.System, dir string, r *Repaired) (*jobstate.State, error) {
 		return nil
 	})
 	return s, public(err)
+}
+
+// salvageFirst is the first jobs of a checkpoint that is damaged, those before the
+// damage; an empty state where none can be read.
+func salvageFirst(sys vfs.System, dir string, r *Repaired) (s *jobstate.State, from uint64) {
+	jobs := 0
+	err := journal.SalvageCheckpoint(sys, dir, func(n uint64, b io.Reader) error {
+		r.Checkpoint, jobs = n, jobstate.Readable(b)
+		return nil
+	})
+	s = jobstate.New(nil, nil)
+	if err != nil || jobs == 0 {
+		return s, 0
+	}
+	err = journal.SalvageCheckpoint(sys, dir, func(n uint64, b io.Reader) error {
+		from = n
+		return s.DecodeFirst(b, jobs)
+	})
+	if err != nil {
+		return jobstate.New(nil, nil), 0
+	}
+	return s, from
 }
 
 // rebuild writes a state and all that it refers to into a new store.

@@ -3,11 +3,13 @@ package filebroker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spoolq/spool/broker"
 )
@@ -220,4 +222,87 @@ func TestACapacityHoldsAfterARepair(t *testing.T) {
 		t.Errorf("counts %+v", c)
 	}
 	must(t, b.Close())
+}
+
+// A checkpoint that is damaged gives what stands before the damage.
+func TestRepairSavesTheFirstJobsOfADamagedCheckpoint(t *testing.T) {
+	const jobs = 6000
+	sound := t.TempDir()
+	b, err := Open(sound, Config{AllowUnsafeFS: true, Sync: SyncNever})
+	must(t, err)
+	list := make([]broker.NewJob, jobs)
+	for i := range list {
+		list[i] = broker.NewJob{Task: "t", Payload: fmt.Appendf(nil, "payload %d", i)}
+		switch i % 3 {
+		case 1:
+			list[i].Key, list[i].KeyHold = fmt.Sprint(i), broker.HoldUntilFinal
+		case 2:
+			list[i].Key, list[i].KeyHold, list[i].KeyFor = fmt.Sprint(i), broker.HoldFor, time.Hour
+		}
+	}
+	_, err = b.Enqueue(t.Context(), broker.NewCall(), "q", list)
+	must(t, err)
+	settle(t, b, broker.Nack, take(t, b, 10)...)
+	take(t, b, 10) // their leases end with this process
+	must(t, errorOf(b.Compact(t.Context())))
+	must(t, b.Close())
+	names, err := filepath.Glob(filepath.Join(sound, "*.idx"))
+	must(t, err)
+	whole, err := os.ReadFile(names[0])
+	must(t, err)
+	before := 0
+	for at := 100; at <= len(whole); at += len(whole) / 6 {
+		dir := filepath.Join(t.TempDir(), "jobs")
+		must(t, os.CopyFS(dir, os.DirFS(sound)))
+		b := slices.Clone(whole)
+		if at < len(b) {
+			b[at] ^= 1
+		} else {
+			b = append(b, "garbage"...)
+		}
+		must(t, os.WriteFile(filepath.Join(dir, filepath.Base(names[0])), b, 0o600))
+		r, err := Repair(t.Context(), dir)
+		must(t, err)
+		if r.Jobs < before || r.Jobs > jobs || r.Checkpoint == 0 || r.Complete || len(r.Lost) > 0 {
+			t.Errorf("damaged at %d of %d: %+v after %d", at, len(whole), r, before)
+		}
+		t.Logf("damaged at %d of %d: %d jobs saved", at, len(whole), r.Jobs)
+		before = r.Jobs
+		worked(t, dir, r.Jobs)
+	}
+	if before < jobs/2 {
+		t.Errorf("%d of %d jobs are saved at the most", before, jobs)
+	}
+}
+
+// worked works off a repaired store: what it holds is whole, and holds its keys.
+func worked(t *testing.T, dir string, jobs int) {
+	t.Helper()
+	b, err := Open(dir, Config{AllowUnsafeFS: true, Sync: SyncNever})
+	must(t, err)
+	defer func() { must(t, b.Close()) }()
+	for done := 0; done < jobs; {
+		got, err := b.Claim(t.Context(), broker.NewCall(), broker.ClaimRequest{Queues: []string{"q"}, Max: 500, Worker: "w"})
+		must(t, err)
+		if len(got.Leases) == 0 {
+			t.Fatalf("%d of %d jobs can be claimed", done, jobs)
+		}
+		for _, l := range got.Leases {
+			if !strings.HasPrefix(string(l.Job.Payload), "payload ") {
+				t.Errorf("job %v has the payload %q", l.Job.ID, l.Job.Payload)
+			}
+			if l.Job.Key == "" {
+				continue
+			}
+			again, err := b.Enqueue(t.Context(), broker.NewCall(), "q", []broker.NewJob{{Task: "t", Key: l.Job.Key, Payload: l.Job.Payload, KeyHold: broker.HoldUntilFinal}})
+			if err != nil || !again[0].Existing || again[0].ID != l.Job.ID {
+				t.Fatalf("key %s is not held by %v: %+v, %v", l.Job.Key, l.Job.ID, again, err)
+			}
+		}
+		done += len(got.Leases)
+		settle(t, b, broker.Ack, got.Leases...)
+	}
+	if v, err := Verify(dir); err != nil || !v.OK {
+		t.Errorf("afterwards %+v, %v", v, err)
+	}
 }

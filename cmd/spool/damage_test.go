@@ -232,7 +232,7 @@ func faults() []fault {
 		{name: "two segments are swapped", plant: func(_ *victim, f map[string][]byte) { f[log2], f[segment(4)] = f[segment(4)], f[log2] }, kind: "bad link", file: log2, at: zero},
 		side("a bit of the checkpoint's header is another", "bad checkpoint", idx, flipAt(idx, fixed(20)), 0, 24, 0),
 		side("a bit of the checkpoint's content is another", "bad checkpoint", idx, flipAt(idx, fixed(200)), 64, 24, 0),
-		side("a bit of the checkpoint's footer is another", "bad checkpoint", idx, flipAt(idx, fromEnd(30)), -64, 24, 0),
+		side("a bit of the checkpoint's footer is another", "bad checkpoint", idx, flipAt(idx, fromEnd(30)), -64, 0, 0),
 		side("a block of the checkpoint is zeros", "bad checkpoint", idx, edit(idx, func(_ *victim, b []byte) []byte { clear(b[256:512]); return b }), 64, 24, 0),
 		side("the checkpoint ends in its middle", "bad checkpoint", idx, edit(idx, func(_ *victim, b []byte) []byte { return b[:len(b)/2] }), -64, 24, 0),
 		side("the checkpoint is gone", "bad checkpoint", idx, gone(idx), 0, 24, 0),

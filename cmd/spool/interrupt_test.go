@@ -6,8 +6,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spoolq/spool/internal/vfs"
 )
 
 // TestAnInterruptIsToldAsOne: whatever a command was doing, Ctrl-C ends it soon,
@@ -72,5 +76,61 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A process that waits for a store whose lock somebody keeps ends with the first
+// signal.
+func TestASignalEndsTheWaitForTheLockOfAStore(t *testing.T) {
+	s := newTool(t)
+	s.enqueue("t")
+	lock, err := vfs.OS().Open(filepath.Join(s.dir, "LOCK"), os.O_RDWR)
+	must(t, err)
+	defer func() { must(t, lock.Close()) }()
+	must(t, lock.Lock())
+	cmd := s.process("stats")
+	var said lockedText
+	cmd.Stderr = &said
+	s.start(cmd)
+	await(t, "it says that it waits", func() bool { return strings.Contains(said.String(), "waiting to open the store") })
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitTerm {
+		t.Errorf("it ended with %v: %s", err, said.String())
+	}
+}
+
+// lockedText is what a process writes, to be read meanwhile.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Nothing that a worker could wait for mends a store that is damaged.
+func TestWorkEndsAtADamagedStore(t *testing.T) {
+	for _, args := range [][]string{{"work", "--exec", "true"}, {"work", "--exec", "true", "--drain"}} {
+		s := newTool(t)
+		for range 20 {
+			s.enqueue("t")
+		}
+		s.ok("compact")
+		name := filepath.Join(s.dir, "000001.idx")
+		b, err := os.ReadFile(name)
+		must(t, err)
+		b[len(b)/2] ^= 1
+		must(t, os.WriteFile(name, b, 0o600))
+		s.fails(exitUnhealthy, "store is corrupt", args...)
 	}
 }

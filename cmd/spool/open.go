@@ -120,7 +120,23 @@ func (a *app) openStore(dir string, how access) (*filebroker.Broker, error) {
 			return nil, err
 		}
 	}
-	return filebroker.Open(dir, filebroker.Config{Logger: newLogger(a.errw, slog.LevelWarn), AllowUnsafeFS: a.unsafeFS, RememberCalls: a.remember})
+	type opened struct {
+		b   *filebroker.Broker
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		b, err := filebroker.Open(dir, filebroker.Config{Logger: newLogger(a.errw, slog.LevelWarn), AllowUnsafeFS: a.unsafeFS, RememberCalls: a.remember})
+		done <- opened{b, err}
+	}()
+	ctx, stop := interruptible()
+	defer stop()
+	select {
+	case o := <-done:
+		return o.b, o.err
+	case <-ctx.Done(): // Open waits for a process that holds the store's lock, and may be stopped
+		return nil, context.Cause(ctx)
+	}
 }
 
 // openSide opens one of the two stores of a move. The password of a server stands

@@ -174,6 +174,11 @@ func (a *app) repaired(r *filebroker.Repaired) error {
 			return err
 		}
 	}
+	if r.Checkpoint > 0 {
+		if err := a.printf("lost: the jobs of checkpoint %d that stand behind its damage, unless the log has them; which these were, nobody can say", r.Checkpoint); err != nil {
+			return err
+		}
+	}
 	if !r.Complete {
 		if err := a.printf("something that was durable is lost: the files above held it"); err != nil {
 			return err

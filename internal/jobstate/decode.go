@@ -19,6 +19,10 @@ type decoder struct {
 	win  []byte // what of buf is still to be read
 	strs []string
 	err  error
+
+	jobs  int // read so far
+	limit int // more than so many cannot be read; 0 for any number
+	cut   bool
 }
 
 // window makes at least n bytes ready, unless the input ends before.
@@ -125,8 +129,39 @@ func (d *decoder) strings() (list []string) {
 }
 
 // Decode replaces the state, which has to be new, by what Encode wrote.
-func (s *State) Decode(r io.Reader) error {
-	d := &decoder{r: r, buf: make([]byte, 1<<16)}
+func (s *State) Decode(r io.Reader) error { return s.decode(newDecoder(r)) }
+
+func newDecoder(r io.Reader) *decoder { return &decoder{r: r, buf: make([]byte, 1<<16)} }
+
+// Readable counts the jobs of what Encode wrote, up to the first that is damaged.
+func Readable(r io.Reader) int {
+	d := newDecoder(r)
+	_ = New(nil, nil).decode(d)
+	return d.jobs
+}
+
+// DecodeFirst is Decode of the first n jobs, where n is what Readable says, for a
+// repair: what comes behind them is lost, also who held which key. Jobs that wait hold
+// theirs again.
+func (s *State) DecodeFirst(r io.Reader, n int) error {
+	d := newDecoder(r)
+	d.limit = n
+	if err := s.decode(d); err != nil {
+		return err
+	}
+	for _, q := range s.queues {
+		for _, j := range q.inOrder() {
+			if x := s.extOf(j); x != nil && x.key != "" && x.hold == broker.HoldFor {
+				q.setKey(keyName{s.taskOf(j).name, x.key}, &heldKey{id: j.id, digest: x.digest, until: satAdd(j.enqueuedAt, x.keyFor)})
+			} else if !j.state().Final() {
+				s.retakeKey(j, s.clock)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *State) decode(d *decoder) error {
 	version := d.u32()
 	switch {
 	case d.err == nil && version > checkpointWithCalls:
@@ -140,6 +175,17 @@ func (s *State) Decode(r io.Reader) error {
 	for _, name := range s.Queues() {
 		s.decodeJobs(d, s.queues[name])
 	}
+	if !d.cut {
+		s.decodeRest(d, version)
+	}
+	for _, q := range s.queues {
+		s.governAll(q)
+	}
+	return d.err
+}
+
+// decodeRest reads what stands behind the jobs.
+func (s *State) decodeRest(d *decoder, version uint32) {
 	s.decodeKeys(d)
 	s.decodeMembers(d)
 	if version >= checkpointWithMoves {
@@ -148,10 +194,6 @@ func (s *State) Decode(r io.Reader) error {
 	if version >= checkpointWithCalls {
 		s.decodeCalls(d)
 	}
-	for _, q := range s.queues {
-		s.governAll(q)
-	}
-	return d.err
 }
 
 func (s *State) decodeQueues(d *decoder) {

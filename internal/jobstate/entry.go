@@ -263,9 +263,15 @@ func (e *encoder) extra(x *extra) {
 
 // decodeJobs reads the jobs of a queue, and puts them where they belong.
 func (s *State) decodeJobs(d *decoder, q *queue) {
+	if d.cut {
+		return
+	}
 	n := int(d.u32())
 	if d.err != nil {
 		return
+	}
+	if d.limit > 0 && n >= d.limit-d.jobs {
+		n, d.cut = d.limit-d.jobs, true
 	}
 	file, filed := q.jobs.fileIn(n)
 	seq := &sequence{}
@@ -276,6 +282,7 @@ func (s *State) decodeJobs(d *decoder, q *queue) {
 		if d.err != nil {
 			break
 		}
+		d.jobs++
 		at := s.changedAt(j)
 		sorted, last = sorted && at >= last, at
 		if (i+1)%fileJobs == 0 || i+1 == n {

@@ -18,7 +18,8 @@ const (
 	sideHeader      = 64
 	sideFooter      = 64
 	blockHeader     = 8
-	maxBlock        = 256 << 10
+	maxBlock        = 256 << 10 // that is read
+	blockBytes      = 32 << 10  // that is written: a repair loses what stands from a damaged block on
 )
 
 func checkpointName(n uint64) string { return fmt.Sprintf("%06d.idx", n) }
@@ -96,6 +97,8 @@ type checkpoint struct {
 	store [16]byte
 	size  int64
 	foot  footer
+
+	damaged bool // its content ends at the first block that is not sound; it may have no footer
 }
 
 // openCheckpoint checks header and footer of a checkpoint; it keeps no file
@@ -178,6 +181,9 @@ func (r *blockReader) Read(p []byte) (int, error) {
 	for len(r.rest) == 0 {
 		if r.err == nil {
 			r.err = r.block()
+			if r.k.damaged && r.err != nil {
+				r.err = io.EOF
+			}
 		}
 		if r.err != nil {
 			return 0, r.err
@@ -195,6 +201,9 @@ func (r *blockReader) damaged(what string) error {
 // block reads the next block. io.EOF is the end of sound content.
 func (r *blockReader) block() error {
 	end := r.k.size - sideFooter
+	if r.k.damaged {
+		end = r.k.size
+	}
 	if r.off == end {
 		if r.n != r.k.foot.length || r.sum != r.k.foot.sum {
 			return r.damaged("the content is not that of the footer")

@@ -267,7 +267,7 @@ func TestLargeCheckpointsComeBackBlockByBlock(t *testing.T) {
 	must(t, w.append(l, 2))
 	must(t, errOf(l.TryCompactLock()))
 	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal(0))) })
-	for _, size := range []int{0, 1, maxBlock - 1, maxBlock, maxBlock + 1, 3*maxBlock + 7} {
+	for _, size := range []int{0, 1, blockBytes - 1, blockBytes, blockBytes + 1, 3*blockBytes + 7} {
 		want := []byte(strings.Repeat("0123456789", size/10+1)[:size])
 		must(t, l.WriteCheckpoint(1, func(w io.Writer) error {
 			for b := want; len(b) > 0; {

@@ -30,10 +30,10 @@ type checkpointWriter struct {
 func (w *checkpointWriter) Write(p []byte) (int, error) {
 	total := len(p)
 	for len(p) > 0 && w.err == nil {
-		k := min(len(p), blockHeader+maxBlock-len(w.buf))
+		k := min(len(p), blockHeader+blockBytes-len(w.buf))
 		w.buf = append(w.buf, p[:k]...)
 		p = p[k:]
-		if len(w.buf) == blockHeader+maxBlock {
+		if len(w.buf) == blockHeader+blockBytes {
 			w.flush()
 		}
 	}
@@ -124,7 +124,7 @@ func (l *Log) fillCheckpoint(path string, flag int, foot footer, write func(io.W
 	if err != nil {
 		return err
 	}
-	w := &checkpointWriter{f: f, seed: l.seed, sum: l.seed, due: syncPiece, buf: make([]byte, blockHeader, blockHeader+maxBlock)}
+	w := &checkpointWriter{f: f, seed: l.seed, sum: l.seed, due: syncPiece, buf: make([]byte, blockHeader, blockHeader+blockBytes)}
 	var b [sideHeader]byte
 	putSideHeader(b[:], checkpointMagic, foot.number, l.store)
 	w.put(b[:])

@@ -94,7 +94,7 @@ func (v *view) guess() error {
 		return v.curErr
 	}
 	v.cur = Current{Level: FormatLevel, StoreID: id}
-	v.cur.Checkpoint = v.newestCheckpoint()
+	v.cur.Checkpoint = v.newestCheckpoint((*view).soundCheckpoint)
 	for _, name := range v.names {
 		if n, ok := parseNumber(name, ".pay"); ok {
 			v.cur.Payload = append(v.cur.Payload, n)
@@ -131,9 +131,9 @@ func storeOf(f vfs.File) (id [16]byte, ok bool) {
 }
 
 // newestCheckpoint is the number of the newest sound checkpoint, 0 for none.
-func (v *view) newestCheckpoint() (newest uint64) {
+func (v *view) newestCheckpoint(fit func(v *view, n uint64) bool) (newest uint64) {
 	for _, name := range v.names {
-		if n, ok := parseNumber(name, ".idx"); ok && n > newest && v.soundCheckpoint(n) {
+		if n, ok := parseNumber(name, ".idx"); ok && n > newest && fit(v, n) {
 			newest = n
 		}
 	}
@@ -240,21 +240,47 @@ func InspectCheckpoint(sys vfs.System, dir string, fn func(n uint64, r io.Reader
 
 // SalvageCheckpoint is InspectCheckpoint of the newest sound checkpoint, whatever
 // CURRENT says, for a repair: each is the state at the end of its segment, named
-// by CURRENT or not.
+// by CURRENT or not. Where none is sound the content of the newest is that of its
+// blocks up to the first that is damaged.
 func SalvageCheckpoint(sys vfs.System, dir string, fn func(n uint64, r io.Reader) error) error {
 	v, err := openView(sys, dir)
 	if err != nil {
 		return fmt.Errorf("salvage checkpoint: %w", err)
 	}
-	n := v.newestCheckpoint()
+	n := v.newestCheckpoint((*view).soundCheckpoint)
+	sound := n != 0
+	if !sound {
+		n = v.newestCheckpoint(func(*view, uint64) bool { return true })
+	}
 	if err := v.close(); err != nil || n == 0 {
 		return err
 	}
-	k, err := openCheckpoint(sys, dir, v.cur.StoreID, n)
+	k := &checkpoint{sys: sys, path: join(dir, checkpointName(n)), name: checkpointName(n), n: n, store: v.cur.StoreID, damaged: true}
+	if sound {
+		k, err = openCheckpoint(sys, dir, v.cur.StoreID, n)
+	} else {
+		err = k.checkHeader()
+	}
 	if err != nil {
 		return err
 	}
 	return k.read(func(r io.Reader) error { return fn(n, r) })
+}
+
+// checkHeader is what openCheckpoint does for one whose end may be damaged.
+func (k *checkpoint) checkHeader() error {
+	f, err := k.sys.Open(k.path, os.O_RDONLY)
+	if err != nil {
+		return fmt.Errorf("open checkpoint: %w", err)
+	}
+	var b [sideHeader]byte
+	if k.size, err = f.Size(); err == nil && k.size >= sideHeader {
+		_, err = f.ReadAt(b[:], 0)
+	}
+	if err == nil {
+		err = checkSideHeader(b[:], checkpointMagic, k.n, k.store)
+	}
+	return joinClose(err, f)
 }
 
 // InspectAt is Log.ReadAt without opening the store.

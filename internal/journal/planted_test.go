@@ -320,20 +320,20 @@ func TestNothingOfADamagedBlockIsHandedOut(t *testing.T) {
 	must(t, appendOne(l, "one", Settle))
 	must(t, errOf(l.TryCompactLock()))
 	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal(0))) })
-	want := bytes.Repeat([]byte("0123456789abcdef"), maxBlock/8)
+	want := bytes.Repeat([]byte("0123456789abcdef"), blockBytes/8)
 	must(t, l.WriteCheckpoint(1, func(w io.Writer) error { return errOf(w.Write(want)) }))
 	name := join(labDir, checkpointName(1))
 	b, err := m.ReadFile(name)
 	must(t, err)
-	b[sideHeader+2*blockHeader+maxBlock+100] ^= 1 // in the second block
+	b[sideHeader+2*blockHeader+blockBytes+100] ^= 1 // in the second block
 	must(t, m.WriteFile(name, b))
 	var got bytes.Buffer
 	err = l.ReadCheckpoint(1, func(r io.Reader) error { return errOf(io.Copy(&got, r)) })
 	if !errors.Is(err, ErrCorrupt) {
 		t.Errorf("ReadCheckpoint says %v", err)
 	}
-	if !bytes.Equal(got.Bytes(), want[:maxBlock]) {
-		t.Errorf("%d bytes were handed out, want the %d of the first block", got.Len(), maxBlock)
+	if !bytes.Equal(got.Bytes(), want[:blockBytes]) {
+		t.Errorf("%d bytes were handed out, want the %d of the first block", got.Len(), blockBytes)
 	}
 }
 
@@ -472,7 +472,7 @@ func TestAnImpossibleLengthOfABlockIsRefused(t *testing.T) {
 	must(t, appendOne(l, "one", Settle))
 	must(t, errOf(l.TryCompactLock()))
 	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal(0))) })
-	must(t, l.WriteCheckpoint(1, func(w io.Writer) error { return errOf(w.Write(make([]byte, 3*maxBlock))) }))
+	must(t, l.WriteCheckpoint(1, func(w io.Writer) error { return errOf(w.Write(make([]byte, 3*blockBytes))) }))
 	name := join(labDir, checkpointName(1))
 	b, err := m.ReadFile(name)
 	must(t, err)

@@ -328,7 +328,7 @@ func (l *Log) intoReserve(tmp string, foot footer, write func(io.Writer) error) 
 	if err := write(&n); err != nil {
 		return err
 	}
-	need := sideHeader + int64(n) + (int64(n)/maxBlock+1)*blockHeader + sideFooter
+	need := sideHeader + int64(n) + (int64(n)/blockBytes+1)*blockHeader + sideFooter
 	if l.reserveBytes() < need {
 		rare.Reached(rare.ReserveTooSmall)
 		return l.fillCheckpoint(tmp, os.O_TRUNC, foot, write)
