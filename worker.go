@@ -305,9 +305,10 @@ func (w *Worker) stopped() {
 // It returns nil after a clean shutdown (and when Drain found nothing more), a
 // *ShutdownError when handlers ignored their cancellation or settlements could
 // not be made in time, ErrInvalid when the worker has no handler or runs
-// already, and ErrClosed when the client was closed before it was
-// stopped. A fault of the broker never ends it: it is logged once per change,
-// and the worker tries again.
+// already, ErrClosed when the client was closed before it was stopped, and
+// ErrCorrupt when the store is damaged, which only a repair mends that nobody may
+// use the store for. No other fault of the broker ends it: it is logged once per
+// change, and the worker tries again.
 func (w *Worker) Run(ctx context.Context) error {
 	handlers, err := w.start()
 	if err != nil {
