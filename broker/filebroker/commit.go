@@ -481,8 +481,11 @@ func (b *handle) now() jobstate.Now {
 }
 
 // syncSoon makes what was answered without a sync durable within 100 ms, or as
-// the sync mode says; mu is held.
+// the sync mode says; mu is held. Once the handle is being closed its end does.
 func (b *handle) syncSoon() {
+	if b.life.Err() != nil {
+		return
+	}
 	every := 50 * time.Millisecond
 	switch b.cfg.Sync {
 	case SyncNever:

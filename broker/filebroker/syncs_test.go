@@ -187,3 +187,23 @@ func TestNoLeaseOfAnEpochBeforeThatIsDurable(t *testing.T) {
 		}
 	})
 }
+
+// A handle leaves the store with a record, which nobody syncs in the background: that
+// would outlive the handle.
+func TestNothingOfAHandleOutlivesItsClose(t *testing.T) {
+	for range 20 {
+		b, err := openOn(crashfs.New(crashfs.Config{Seed: 1}).Process(), func(c *Config) { c.Sync, c.SyncEvery = SyncInterval, time.Hour })
+		must(t, err)
+		fill(t, b, 1)
+		take(t, b, 1)
+		h := b.cur.Load()
+		must(t, b.Close())
+		h.mu.Lock()
+		h.syncSoon()
+		late := h.syncing.Load()
+		h.mu.Unlock()
+		if late {
+			t.Fatal("a sync was begun after Close")
+		}
+	}
+}
