@@ -1,9 +1,6 @@
 package filebroker
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,48 +53,4 @@ func TestACompactionOfAFullDiskLeavesNothingBehind(t *testing.T) {
 	if moved == 0 || rest == 0 {
 		t.Error("this test proves nothing")
 	}
-}
-
-// A disk that is nearly full has room and has none with each call.
-func TestAFullDiskIsSaidToBeFullOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := crashfs.New(crashfs.Config{FollowTime: true, Uptime: time.Hour})
-		var log strings.Builder
-		b, err := openLazy(m.Process(), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-		must(t, err)
-		told := func(full, room int) {
-			t.Helper()
-			synctest.Wait()
-			if f, r := strings.Count(log.String(), "the disk is full"), strings.Count(log.String(), "room again"); f != full || r != room {
-				t.Errorf("told %d times that it is full, %d that it is not: %s", f, r, &log)
-			}
-		}
-		fill := func() {
-			t.Helper()
-			synctest.Wait()
-			m.SetDiskBytes(m.Used())
-			jobs := []broker.NewJob{{Task: "t", Payload: make([]byte, 2000)}}
-			for n := 0; !b.cur.Load().log.Full(); n++ {
-				if _, err := b.Enqueue(context.Background(), broker.NewCall(), "q", jobs); err != nil && !errors.Is(err, broker.ErrFull) || n > 1000 {
-					t.Fatal(n, err)
-				}
-			}
-			time.Sleep(2 * time.Second)
-		}
-		fill()
-		told(1, 0)
-		for range 10 {
-			m.SetDiskBytes(1 << 30)
-			time.Sleep(2500 * time.Millisecond)
-			if b.cur.Load().log.Full() {
-				t.Error("there is room, and nobody noticed")
-			}
-			fill()
-		}
-		told(1, 0)
-		m.SetDiskBytes(1 << 30)
-		time.Sleep(10 * time.Second)
-		told(1, 1)
-		must(t, b.Close())
-	})
 }

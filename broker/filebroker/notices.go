@@ -50,16 +50,36 @@ func (n *notices) lookForCompactor(b *handle) {
 
 // lookForRoom says when the disk is full, and when it no longer is.
 func (n *notices) lookForRoom(b *handle) {
+	switch n.turns(b.log.Full()) {
+	case nowFull:
+		b.slg.Warn("the disk is full: enqueues are refused until there is room, claims and settlements go on")
+	case roomAgain:
+		b.slg.Info("the disk has room again")
+	}
+}
+
+// turn is what is to be said of the disk.
+type turn uint8
+
+const (
+	asBefore turn = iota
+	nowFull
+	roomAgain
+)
+
+// turns takes in whether the disk is full at a look.
+func (n *notices) turns(full bool) turn {
 	switch {
-	case b.log.Full():
-		if !n.full {
-			b.slg.Warn("the disk is full: enqueues are refused until there is room, claims and settlements go on")
-		}
+	case full && !n.full:
 		n.full, n.room = true, 0
+		return nowFull
+	case full:
+		n.room = 0
 	case n.full:
 		if n.room++; n.room == roomLooks {
 			n.full = false
-			b.slg.Info("the disk has room again")
+			return roomAgain
 		}
 	}
+	return asBefore
 }
