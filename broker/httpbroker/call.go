@@ -97,8 +97,9 @@ func judged(r *request, lost bool, err error) error {
 
 // givenUp is the error of a call that got no answer.
 func (c *client) givenUp(ctx context.Context, r *request, lost bool, last error) error {
+	waits := r.stop != nil // a claim: whoever closes its client asks for no more of it
 	switch {
-	case lost && r.changes():
+	case lost && r.changes() && !(waits && c.life.Err() != nil):
 		return fmt.Errorf("%w: %w", broker.ErrUnknown, last)
 	case c.life.Err() != nil:
 		return broker.ErrClosed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -143,5 +144,34 @@ func TestAClaimOfASilentServerReturnsSoonAfterItsContext(t *testing.T) {
 	_, err = b.Claim(ctx, broker.NewCall(), broker.ClaimRequest{Queues: []string{"q"}, Max: 1, Wait: 20 * time.Second})
 	if took := time.Since(start); took > 10*time.Second || !errors.Is(err, broker.ErrUnknown) {
 		t.Errorf("after %v: %v", took, err)
+	}
+}
+
+// A claim that waits ends with its client, also when nothing of its answer has come.
+func TestAClaimThatIsCutOffByCloseSaysThatTheClientIsClosed(t *testing.T) {
+	reached := make(chan struct{}, 1)
+	hang := func(_ testing.TB, next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v1/claim" {
+				_, _ = io.Copy(io.Discard, r.Body) // only then it is noticed that the client has gone
+				reached <- struct{}{}
+				<-r.Context().Done()
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	b := open(t, serve(t, membroker.New(membroker.Config{}), hang))
+	got := make(chan error, 1)
+	go func() {
+		_, err := b.Claim(context.Background(), broker.NewCall(), broker.ClaimRequest{Max: 1, TTL: time.Minute, Wait: time.Minute, Worker: "w"})
+		got <- err
+	}()
+	<-reached
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; !errors.Is(err, broker.ErrClosed) {
+		t.Errorf("the claim: %v", err)
 	}
 }
