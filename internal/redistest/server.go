@@ -112,10 +112,11 @@ func prepare(t testing.TB, o Options, more ...string) *Server {
 // memory where the system has a place for that: a disk's syncs are most of its time.
 func folder(t testing.TB) string {
 	t.Helper()
-	if !testing.Short() {
+	in, ok := memory()
+	if !ok || !testing.Short() {
 		return t.TempDir()
 	}
-	dir, err := os.MkdirTemp("/dev/shm", "redis")
+	dir, err := os.MkdirTemp(in, "redis")
 	if err != nil {
 		return t.TempDir()
 	}
