@@ -16,6 +16,7 @@ import (
 // Compacted says what a compaction did.
 type Compacted struct {
 	Checkpoint  uint64 `json:"checkpoint"`   // its number; 0: another process was compacting
+	By          int    `json:"by,omitempty"` // pid of that process, 0 when it did not say
 	Jobs        int    `json:"jobs"`         // in the checkpoint
 	Moved       int64  `json:"moved_bytes"`  // payloads copied out of sparse files
 	Removed     int    `json:"removed"`      // files dropped
@@ -38,6 +39,7 @@ func (b *handle) Compact(ctx context.Context) (c Compacted, err error) {
 	ok, err := b.log.TryCompactLock()
 	if err != nil || !ok {
 		rare.Reached(rare.CompactionBusy)
+		c.By, _, _ = b.log.Compactor()
 		return c, public(err)
 	}
 	defer b.log.CompactUnlock()

@@ -19,10 +19,10 @@ import (
 
 // Repaired says what a repair saved and what is lost.
 type Repaired struct {
-	Original string    `json:"original"` // where the damaged store is kept, untouched
-	Jobs     int       `json:"jobs"`     // saved
-	Lost     []LostJob `json:"lost"`     // known, but their payload is not readable
-	Skipped  int       `json:"skipped"`  // records that rest on others that are lost
+	Original string    `json:"original,omitempty"` // where the damaged store is kept, untouched; "": nothing was damaged
+	Jobs     int       `json:"jobs"`               // saved
+	Lost     []LostJob `json:"lost"`               // known, but their payload is not readable
+	Skipped  int       `json:"skipped"`            // records that rest on others that are lost
 	// Checkpoint is one that could be read only in part, or not at all: jobs that stand
 	// behind its damage and nowhere else are lost, and nobody can say which. 0: none.
 	Checkpoint uint64    `json:"lost_checkpoint,omitempty"`
@@ -43,8 +43,8 @@ type LostJob struct {
 // letter with the reason damaged and an empty payload. All leases end, tokens
 // go on above all that the log still names.
 //
-// It refuses while any process has the store open, and when nothing is
-// damaged.
+// Where nothing is damaged it does nothing. It refuses while any process has
+// the store open.
 func Repair(ctx context.Context, dir string) (r Repaired, err error) {
 	abs, err := storeDir(dir)
 	if err != nil {
@@ -62,7 +62,8 @@ func Repair(ctx context.Context, dir string) (r Repaired, err error) {
 	}
 	r.Findings = v.Findings
 	if v.OK {
-		return r, fmt.Errorf("%w: nothing in %s is damaged", broker.ErrInvalid, dir)
+		r.Jobs, r.Complete = v.Jobs, true
+		return r, nil
 	}
 	s, err := salvage(sys, abs, &r)
 	if err != nil {

@@ -181,15 +181,19 @@ func TestRepairAfterACompaction(t *testing.T) {
 	}
 }
 
-func TestRepairRefusesAStoreThatIsSound(t *testing.T) {
+func TestRepairOfASoundStoreDoesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "jobs")
 	b := open(t, dir)
 	fill(t, b, 1)
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Repair(context.Background(), dir); !errors.Is(err, broker.ErrInvalid) {
-		t.Errorf("repair: %v", err)
+	r, err := Repair(context.Background(), dir)
+	if err != nil || r.Original != "" || !r.Complete || r.Jobs != 1 || len(r.Lost) > 0 {
+		t.Errorf("repair: %+v, %v", r, err)
+	}
+	if beside, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(beside) != 1 {
+		t.Errorf("beside the store there is %v, %v", beside, err)
 	}
 	if _, err := Verify(t.TempDir()); !errors.Is(err, broker.ErrInvalid) {
 		t.Errorf("verify of a directory that is no store: %v", err)

@@ -40,6 +40,7 @@ func (c *claimCmd) Run(a *app) error {
 		case err != nil:
 			return err
 		case len(leases) == 0:
+			a.note("nothing to claim: no job is ready that may run now; spool stats shows what waits")
 			return errNothing
 		case a.json:
 			for _, l := range leases {

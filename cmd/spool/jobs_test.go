@@ -227,7 +227,7 @@ func TestTheHandsOnCommands(t *testing.T) {
 	if first.ID != id {
 		t.Fatalf("claimed %s, want %s", first.ID, id)
 	}
-	s.fails(exitNotFound, "", "claim")
+	s.fails(exitNotFound, "nothing to claim", "claim")
 	if out := s.ok("extend", id, "--token", first.Token, "--ttl=2h", "--percent=40", "--note=half\x1b"); !strings.Contains(out, "in 1h59m") && !strings.Contains(out, "in 2h") {
 		t.Errorf("extend writes %q", out)
 	}

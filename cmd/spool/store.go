@@ -169,6 +169,9 @@ func (a *app) repaired(r *filebroker.Repaired) error {
 	if err := a.findings(r.Findings); err != nil {
 		return err
 	}
+	if r.Original == "" {
+		return a.printf("%s is sound: nothing was done", a.dir)
+	}
 	for _, l := range r.Lost {
 		if err := a.printf("lost: the %s of job %s of queue %s", text.Safe(l.What), l.ID, text.Safe(l.Queue)); err != nil {
 			return err
@@ -179,8 +182,8 @@ func (a *app) repaired(r *filebroker.Repaired) error {
 			return err
 		}
 	}
-	if !r.Complete {
-		if err := a.printf("something that was durable is lost: the files above held it"); err != nil {
+	if !r.Complete && len(r.Lost) == 0 && r.Skipped == 0 && r.Checkpoint == 0 {
+		if err := a.printf("nothing is known to be lost; what the damaged places held, nobody can say"); err != nil {
 			return err
 		}
 	}
@@ -209,7 +212,7 @@ func (c *compactCmd) Run(a *app) (err error) {
 	case err != nil:
 		return causeOf(ctx, err)
 	case r.Checkpoint == 0 && !a.json:
-		return a.printf("another process is compacting %s already", a.dir)
+		return a.printf("another process is compacting %s already%s", a.dir, ofPID(r.By))
 	}
 	if a.json {
 		return a.object(r)
@@ -217,6 +220,14 @@ func (c *compactCmd) Run(a *app) (err error) {
 	return a.printf("%s holds %s in %s, before it were %s: checkpoint %d written, %s removed, %s of payloads moved; beside that %s are kept ready for the log to come", a.dir,
 		text.Plural(int64(r.Jobs), "job", "jobs"), text.Bytes(r.UsedAfter), text.Bytes(r.UsedBefore), r.Checkpoint,
 		text.Plural(int64(r.Removed), "file", "files"), text.Bytes(r.Moved), text.Bytes(max(0, r.BytesAfter-r.UsedAfter)))
+}
+
+// ofPID names a process, where it is known.
+func ofPID(pid int) string {
+	if pid == 0 {
+		return ""
+	}
+	return ": pid " + strconv.Itoa(pid)
 }
 
 // causeOf is the signal that ended ctx, when that is what err says.

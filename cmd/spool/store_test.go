@@ -49,10 +49,15 @@ func TestVerifyRepairCompact(t *testing.T) {
 		t.Errorf("verify: %+v", v)
 	}
 	s.ok("inspect")
-	if after := snapshot(t, s.dir); after != before {
-		t.Error("verify or inspect has changed the store")
+	if r := object[filebroker.Repaired](t, s.ok("repair", "--json")); r.Original != "" || !r.Complete || r.Jobs != 21 {
+		t.Errorf("repair of a sound store: %+v", r)
 	}
-	s.fails(exitUsage, "nothing in", "repair")
+	if said := s.ok("repair"); !strings.Contains(said, "is sound: nothing was done") {
+		t.Errorf("repair of a sound store: %s", said)
+	}
+	if after := snapshot(t, s.dir); after != before {
+		t.Error("verify, inspect or repair has changed the store")
+	}
 	if c := object[filebroker.Compacted](t, s.ok("compact", "--json")); c.Checkpoint == 0 || c.Jobs != 21 || c.Removed == 0 {
 		t.Errorf("compact: %+v", c)
 	}

@@ -84,6 +84,12 @@ func TestAStoppedCompactorIsNamedAndHoldsNobodyUp(t *testing.T) {
 		}
 	}
 	t.Logf("named %v after it was stopped", now()-caught)
+	other, err := openDirectory(plan{Store: dir})
+	must(t, err)
+	if c, err := other.Compact(t.Context()); err != nil || c.Checkpoint != 0 || c.By != compactor.pid() {
+		t.Errorf("a compaction beside a stopped one: %+v, %v; process %d holds it", c, err, compactor.pid())
+	}
+	must(t, other.Close())
 	if fileIsFree(t, filepath.Join(dir, "COMPACT")) {
 		t.Error("the lock of compactions was taken from its holder")
 	}
