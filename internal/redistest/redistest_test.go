@@ -133,6 +133,9 @@ func TestSentinelsPromoteTheReplica(t *testing.T) {
 			if s.Master() != s.Replica.Addr() {
 				t.Errorf("the primary is %s, want %s", s.Master(), s.Replica.Addr())
 			}
+			if got := s.Leader(); got != s.Replica {
+				t.Errorf("%s leads, want %s", got.Addr(), s.Replica.Addr())
+			}
 		})
 	}
 }

@@ -87,6 +87,30 @@ func (s *Sentinel) Master() string {
 	return net.JoinHostPort(fmt.Sprint(list[0]), fmt.Sprint(list[1]))
 }
 
+// Leader is who leads now, the replica or the primary of the start, and goes on to:
+// from now on the sentinels let a server be silent for an hour. Until then a busy
+// machine that holds a server up for a second makes them choose the other one.
+func (s *Sentinel) Leader() (leader *Server) {
+	s.t.Helper()
+	for _, one := range s.Sentinels {
+		one.Must("SENTINEL", "SET", MasterName, "down-after-milliseconds", time.Hour.Milliseconds())
+	}
+	s.until("the sentinels agree on who leads", func() bool {
+		leader = s.Primary
+		if s.Master() == s.Replica.Addr() {
+			leader = s.Replica
+		}
+		for _, one := range s.Sentinels {
+			reply, err := one.Do("SENTINEL", "MASTER", MasterName)
+			if err != nil || field(reply, "port") != fmt.Sprint(leader.port) || field(reply, "flags") != "master" {
+				return false
+			}
+		}
+		return leader.is("role", "master")
+	})
+	return leader
+}
+
 // Failover asks for a failover, the primary being well, and waits until the
 // replica leads and the old primary follows it.
 func (s *Sentinel) Failover() {
