@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spoolq/spool/broker"
+	"github.com/spoolq/spool/internal/rare"
 	"github.com/spoolq/spool/internal/vfs/crashfs"
 )
 
@@ -118,6 +119,35 @@ func TestAHandleThatOnlyReadsIsOvertaken(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestAHandleThatReadsOnIsOvertaken lets a compaction drop the segment that a handle
+// goes on in, after it saw that CURRENT is what it was.
+func TestAHandleThatReadsOnIsOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRace(t)
+		b, err := openOn(r.reader)
+		must(t, err)
+		must(t, r.counts(b))
+		for range 4 { // more segments than it has open
+			synctest.Wait() // the next one is prepared
+			_, err := r.writer.cur.Load().seal(context.Background())
+			must(t, err)
+			_, err = r.writer.Enqueue(context.Background(), broker.NewCall(), "q", []broker.NewJob{{Task: "t"}})
+			must(t, err)
+			r.jobs++
+		}
+		before := rare.Count(rare.ReadOvertaken)
+		ran := r.at(0, func() error { r.compact(); return nil })
+		err = r.counts(b)
+		r.m.Inject(nil)
+		must(t, err)
+		if !*ran || rare.Count(rare.ReadOvertaken) == before {
+			t.Errorf("nothing overtook it (%t)", *ran)
+		}
+		must(t, r.counts(b))
+		must(t, b.Close())
+	})
 }
 
 // TestOpenIsOvertaken lets a compaction drop each file that the first call

@@ -472,7 +472,7 @@ func TestAnImpossibleLengthOfABlockIsRefused(t *testing.T) {
 	must(t, appendOne(l, "one", Settle))
 	must(t, errOf(l.TryCompactLock()))
 	locked(t, l, func() { must(t, l.CatchUp(discard)); must(t, errOf(l.Seal(0))) })
-	must(t, l.WriteCheckpoint(1, func(w io.Writer) error { return errOf(w.Write(make([]byte, 3*blockBytes))) }))
+	must(t, l.WriteCheckpoint(1, func(w io.Writer) error { return errOf(w.Write(make([]byte, 3*maxBlock))) }))
 	name := join(labDir, checkpointName(1))
 	b, err := m.ReadFile(name)
 	must(t, err)
