@@ -27,7 +27,10 @@ type Config struct {
 	// WaitDisk makes each call that changes something wait until the server has
 	// synced it to its disk, and WaitReplicas replicas to theirs (WAITAOF;
 	// Redis 7.2 or newer with appendonly). It makes a server with
-	// appendfsync everysec as safe as one with always, and as slow.
+	// appendfsync everysec as safe as one with always; a call takes up to a
+	// second, until the server syncs. Open refuses it with ErrUnsupported
+	// where WAITAOF answers too early: with everysec on Redis 7.4 and on Valkey
+	// from 8.0 on. Replicas are not asked for their versions.
 	WaitDisk    bool
 	WaitTimeout time.Duration // 0 means 5 s
 

@@ -26,6 +26,7 @@ type promise struct {
 	minReplicas int    // min-replicas-to-write; -1 for unknown
 	wait        int    // Config.WaitReplicas
 	disk        bool   // Config.WaitDisk
+	early       bool   // WAITAOF answers before the disk has what it waits for
 }
 
 // readPromise asks each primary. The weakest answer counts.
@@ -96,7 +97,20 @@ func askPromise(ctx context.Context, node *redis.Client) (promise, error) {
 			p.minReplicas = least
 		}
 	}
+	p.early = p.fsync != "always" && waitsTooShort(p.valkey, p.version)
 	return p, nil
+}
+
+// waitsTooShort says of which servers WAITAOF answers, unless they sync always,
+// before the disk has what was written: what came less than a second after a sync
+// counts as synced. Source: github.com/redis/redis, pull requests 12622, which brought
+// it, and 13793, which mended it after 7.4. Valkey has it from 8.0 on; none is known
+// that is mended.
+func waitsTooShort(valkey bool, version string) bool {
+	if valkey {
+		return !older(version, "8.0")
+	}
+	return !older(version, "7.4") && older(version, "8.0")
 }
 
 // readOnlyError is a refusal that the server did not make in so many words.
@@ -130,6 +144,7 @@ func (p promise) weaker(q promise) promise {
 		return 0
 	}
 	p.appendonly = p.appendonly && q.appendonly
+	p.early = p.early || q.early
 	if rank(q.fsync) < rank(p.fsync) {
 		p.fsync = q.fsync
 	}
@@ -162,7 +177,6 @@ func older(a, b string) bool {
 // check refuses a server that cannot keep a queue.
 func (p *promise) check(cfg *Config) error {
 	name, oldest := "Redis", "7.0"
-	waitDisk := "7.2"
 	if p.valkey {
 		name = "Valkey"
 	}
@@ -173,10 +187,13 @@ func (p *promise) check(cfg *Config) error {
 		return fmt.Errorf("%w: the server's maxmemory-policy is %s: it deletes jobs when memory is short. "+
 			"Set it to noeviction (CONFIG SET maxmemory-policy noeviction, and in redis.conf), or use a server of its own for the queue; "+
 			"Config.EvictionAllowed opens it all the same", broker.ErrUnsupported, p.policy)
-	case cfg.WaitDisk && older(p.version, waitDisk):
+	case cfg.WaitDisk && older(p.version, "7.2"):
 		return fmt.Errorf("%w: Config.WaitDisk needs Redis 7.2 or newer, or Valkey, and the server is %s %s", broker.ErrUnsupported, name, p.version)
 	case cfg.WaitDisk && !p.appendonly:
 		return fmt.Errorf("%w: Config.WaitDisk needs a server with appendonly yes", broker.ErrUnsupported)
+	case cfg.WaitDisk && p.early:
+		return fmt.Errorf("%w: Config.WaitDisk is of no use with %s %s and appendfsync everysec: its WAITAOF answers before the disk has what it waits for "+
+			"(Redis 7.4, and Valkey from 8.0 on). Set appendfsync always, or take Redis 7.2, or 8.0 or newer", broker.ErrUnsupported, name, p.version)
 	}
 	return nil
 }
@@ -190,7 +207,7 @@ func (p *promise) onDisk() string {
 	switch {
 	case !p.appendonly:
 		return "an acknowledged call is lost when the server's process ends (appendonly no): it is kept in memory, and in snapshots at best"
-	case p.disk:
+	case p.disk && !p.early:
 		return "an acknowledged call survives the end of the server's process and a power cut (its sync to the disk is waited for)"
 	case p.fsync == "always":
 		return "an acknowledged call survives the end of the server's process and a power cut (appendfsync always)"

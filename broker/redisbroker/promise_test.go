@@ -91,6 +91,38 @@ func TestVersionsAreCompared(t *testing.T) {
 	}
 }
 
+func TestAServerWhoseWaitAnswersTooEarlyIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		version string
+		valkey  bool
+		early   bool
+	}{
+		{"7.2.6", false, false},
+		{"7.4.0", false, true},
+		{"7.4.9", false, true},
+		{"8.0.0", false, false},
+		{"7.2.7", true, false},
+		{"8.0.1", true, true},
+		{"9.0.0", true, true},
+	} {
+		if got := waitsTooShort(c.valkey, c.version); got != c.early {
+			t.Errorf("%+v: %t", c, got)
+		}
+	}
+	sound := promise{version: "7.2.6", appendonly: true, fsync: "everysec", policy: "noeviction", disk: true}
+	p := sound.weaker(promise{version: "7.4.1", appendonly: true, fsync: "everysec", policy: "noeviction", early: true})
+	p.disk = true
+	if err := p.check(&Config{WaitDisk: true}); !errors.Is(err, broker.ErrUnsupported) || !strings.Contains(err.Error(), "appendfsync always") {
+		t.Errorf("a node of 7.4: %v", err)
+	}
+	if err := p.check(&Config{}); err != nil {
+		t.Errorf("without WaitDisk: %v", err)
+	}
+	if said := p.text(); !strings.Contains(said, "loses up to the last 2 seconds") {
+		t.Errorf("a server that came to that later is said to be: %s", said)
+	}
+}
+
 func TestTheWeakestNodeOfAClusterCounts(t *testing.T) {
 	strong := promise{version: "7.4.0", appendonly: true, fsync: "always", policy: "noeviction", replicas: 2, minReplicas: 1}
 	for _, c := range []struct {
