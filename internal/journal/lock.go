@@ -239,10 +239,10 @@ func (l *Log) CompactGoesOn() {
 
 // Compactor is who holds COMPACT, and how long ago it said that it goes on, from
 // CONTROL: a hint, which may name a process that has ended. Not ok when nobody
-// does who said so.
+// does who said so, and for the holder itself, which runs if it can ask.
 func (l *Log) Compactor() (pid int, silent time.Duration, ok bool) {
 	p := l.control.load(ctlCompactor)
-	if p == 0 || !l.control.valid() {
+	if p == 0 || !l.control.valid() || l.compact.Load() {
 		return 0, 0, false
 	}
 	return int(p), l.sys.Monotonic() - time.Duration(l.control.load(ctlAlive)), true
