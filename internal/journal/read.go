@@ -190,7 +190,7 @@ func (l *Log) CatchUp(fn func(*Frame) error) error {
 	if err != nil {
 		return err
 	}
-	if known && l.at.pos.Before(published) {
+	if known && l.at.pos.Before(published) && l.reaches(published) {
 		rare.Reached(rare.EndLost)
 		return corruptAt(l.at.pos, "no frame, but the log was written up to %v since the machine started", published)
 	}
@@ -200,6 +200,14 @@ func (l *Log) CatchUp(fn func(*Frame) error) error {
 		}
 	}
 	return l.settleEnd()
+}
+
+// reaches says whether CONTROL's words about the last frame and about the end of the
+// log fit: of words that hold garbage one in two thousand looks like a position. LOCK
+// is held.
+func (l *Log) reaches(end Pos) bool {
+	last, ok := l.control.pos(ctlLast)
+	return ok && last.Segment == end.Segment && last.Before(end)
 }
 
 // Last says what the last frame before the read position says, be it by a
