@@ -164,7 +164,9 @@ func (v *view) readControl() error {
 	if p, known := unpack(words[ctlEnd]); ok && known {
 		v.limit, v.promised = p, p
 		if words[ctlPoison] == flagSet { // what was published since the last sync may be lost
-			v.promised, _ = unpack(words[ctlDurable])
+			if v.promised, _ = unpack(words[ctlDurable]); p.Before(v.promised) {
+				v.promised = Pos{} // garbage
+			}
 		}
 	}
 	return nil

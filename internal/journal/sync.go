@@ -87,10 +87,12 @@ func (l *Log) syncUpTo(end Pos) error {
 }
 
 // Durable is up to where the log is known to be durable: from the syncs of
-// this handle, and from those of others as CONTROL tells.
+// this handle, and from those of others as CONTROL tells. What lies behind the
+// published end is garbage that looks like a position, or the start of a segment that
+// is just begun: it is not believed, and at worst synced once more.
 func (l *Log) Durable() Pos {
 	own, _ := unpack(l.durable.Load()) // the zero Pos when never set
-	if p, ok := l.control.pos(ctlDurable); ok {
+	if p, ok := l.control.pos(ctlDurable); ok && !l.published().Before(p) {
 		return later(own, p)
 	}
 	return own
