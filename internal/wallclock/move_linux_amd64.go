@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -33,8 +36,32 @@ func Move(off time.Duration) error {
 	if err != nil {
 		return err
 	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for begun := time.Now(); !othersSleep() && time.Since(begun) < time.Second; {
+		runtime.Gosched()
+	}
 	_, err = mem.WriteAt(code, int64(at))
 	return errors.Join(err, mem.Close())
+}
+
+// othersSleep says whether every other thread of this process sleeps in the kernel: one
+// that was stopped in the middle of the function would go on in code that is another.
+// The one that calls is locked to its thread.
+func othersSleep() bool {
+	own := strconv.Itoa(syscall.Gettid())
+	tasks, err := os.ReadDir("/proc/self/task")
+	for _, task := range tasks {
+		if task.Name() == own {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/self/task/" + task.Name() + "/stat")
+		_, state, _ := strings.Cut(string(stat), ") ") // behind the name
+		if err != nil || !strings.HasPrefix(state, "S") {
+			return false
+		}
+	}
+	return err == nil
 }
 
 // clockFunction is where the kernel put it.
