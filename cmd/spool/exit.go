@@ -38,7 +38,7 @@ type noStore struct{ dir string }
 
 func (e *noStore) Error() string { return e.dir + " is not a store" }
 
-// errNothing ends a command that found nothing, without a word more.
+// errNothing ends a command that found nothing, and has said so if anybody would wonder.
 var errNothing = errors.New("nothing found")
 
 // errSaid ends a command with exit code 1 that has said all there is to say.

@@ -48,20 +48,6 @@ func churn(t *testing.T, dir string, span, stretch time.Duration) (jobs, generat
 	return jobs, generations
 }
 
-// stopIdle stops a process while it has none of the store's locks that others need.
-func stopIdle(t *testing.T, p *process) {
-	t.Helper()
-	for range 1000 {
-		p.stop()
-		if lockIsFree(t, p.plan.Store) && fileIsFree(t, filepath.Join(p.plan.Store, "COMPACT")) {
-			return
-		}
-		p.signal(syscall.SIGCONT)
-		eventually(t, "the process goes on", func() bool { return !p.stands() })
-	}
-	t.Fatal("the process had a lock whenever it was stopped")
-}
-
 // TestWhoReadNothingForAnHourCatchesUp has two processes with a lease each
 // do nothing, one of them stopped, while a third one's jobs and compactions leave
 // nothing of the log that they know. Then their leases are good, and so are their next calls.
@@ -78,7 +64,9 @@ func TestWhoReadNothingForAnHourCatchesUp(t *testing.T) {
 		}
 		away[p] = a
 	}
-	stopIdle(t, stopped)
+	stopWhile(t, stopped, "nobody has a lock", func() bool {
+		return lockIsFree(t, dir) && fileIsFree(t, filepath.Join(dir, "COMPACT"))
+	})
 	jobs, generations := churn(t, dir, size(time.Second, time.Hour), size(100*time.Millisecond, 10*time.Second))
 	t.Logf("%d jobs were worked off beside them, in %d generations of the log", jobs, generations)
 	if generations == 0 {

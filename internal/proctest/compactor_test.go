@@ -45,18 +45,11 @@ func runCompactor(t *teller, p plan) error {
 // does not hold the lock that others need.
 func catchCompacting(t *testing.T, p *process) {
 	t.Helper()
-	for try := range 1000 {
-		p.stop()
+	stopWhile(t, p, "it compacts", func() bool {
 		begun, err := filepath.Glob(filepath.Join(p.plan.Store, "*.tmp"))
 		must(t, err)
-		if len(begun) > 0 && !fileIsFree(t, filepath.Join(p.plan.Store, "COMPACT")) && lockIsFree(t, p.plan.Store) {
-			t.Logf("caught at try %d", try+1)
-			return
-		}
-		p.signal(syscall.SIGCONT)
-		eventually(t, "the process goes on", func() bool { return !p.stands() })
-	}
-	t.Fatal("the process was never caught in a compaction")
+		return len(begun) > 0 && !fileIsFree(t, filepath.Join(p.plan.Store, "COMPACT")) && lockIsFree(t, p.plan.Store)
+	})
 }
 
 func TestAStoppedCompactorIsNamedAndHoldsNobodyUp(t *testing.T) {

@@ -65,19 +65,27 @@ func fileIsFree(t *testing.T, name string) bool {
 // catch stops a process while it holds the store's lock.
 func catch(t *testing.T, p *process) {
 	t.Helper()
-	for try := range 1000 {
-		p.stop()
+	stopWhile(t, p, "it has the lock", func() bool {
 		// Another process may hold it, for as long as a busy machine leaves it without
 		// a processor: the store says who does.
 		pid, _, known := journal.HolderOf(system, p.plan.Store)
-		if known && pid == p.pid() && !lockIsFree(t, p.plan.Store) {
+		return known && pid == p.pid() && !lockIsFree(t, p.plan.Store)
+	})
+}
+
+// stopWhile stops a process, and lets it go on and stops it again until something
+// is true of it while it stands.
+func stopWhile(t *testing.T, p *process, what string, ok func() bool) {
+	t.Helper()
+	for try := range 1000 {
+		if p.stop(); ok() {
 			t.Logf("caught at try %d", try+1)
 			return
 		}
 		p.signal(syscall.SIGCONT)
 		eventually(t, "the process goes on", func() bool { return !p.stands() })
 	}
-	t.Fatal("the process was never caught with the lock")
+	t.Fatalf("the process was never stopped while %s", what)
 }
 
 func TestAStoppedHolderOfTheLockIsNamedAndNothingIsStolen(t *testing.T) {
