@@ -39,6 +39,11 @@ func Drain(ctx context.Context, b broker.Broker, patience time.Duration) error {
 		if now != last {
 			last, since = now, time.Now()
 		}
+		if left == 0 {
+			if left, err = retrying(ctx, b, counts); err != nil {
+				return err
+			}
+		}
 		if left == 0 || time.Since(since) > patience {
 			return nil
 		}
@@ -46,6 +51,33 @@ func Drain(ctx context.Context, b broker.Broker, patience time.Duration) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// retrying counts the jobs of laterTask that were requeued, ran, and wait for
+// their next run. The counters cannot tell them from those that wait for longer
+// than the run.
+func retrying(ctx context.Context, b broker.Broker, counts []broker.Count) (n int64, err error) {
+	for _, c := range counts {
+		if c.Task != laterTask {
+			continue
+		}
+		f := broker.Filter{Queue: c.Queue, Task: c.Task, States: []broker.State{broker.Scheduled}}
+		for cursor := ""; ; {
+			page, err := b.List(ctx, f, cursor, broker.MaxPageJobs)
+			if err != nil {
+				return 0, fmt.Errorf("list the jobs of queue %s that wait: %w", c.Queue, err)
+			}
+			for i := range page.Jobs {
+				if j := &page.Jobs[i]; j.RunAt.Sub(j.EnqueuedAt) < laterWait/2 {
+					n++
+				}
+			}
+			if cursor = page.Cursor; cursor == "" {
+				break
+			}
+		}
+	}
+	return n, nil
 }
 
 // Tally follows the ledgers while they grow, for a display.
