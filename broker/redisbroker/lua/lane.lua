@@ -3,7 +3,7 @@
 -- it has any it stands among the open lanes of its task, or where a gate has
 -- parked it (hash Y: lane to gate). Sorted sets h and priority: all lanes by head.
 
-local Lane = { of = {}, todo = {}, prios = {} }
+local Lane = { of = {}, todo = {}, prios = {}, left = {} }
 
 -- id names a lane: task, priority, whether it is ordered, tenant and group.
 function Lane.name(j)
@@ -86,9 +86,8 @@ function Lane.settle(l)
 			Lane.prios[l.pb] = true
 			call('ZADD', P .. 'r', 2147483648 - l.prio, l.pb)
 		end
-	elseif not Lane.busy(l.pb) then
-		Lane.prios[l.pb] = nil
-		call('ZREM', P .. 'r', l.pb)
+	else
+		Lane.left[l.pb] = true
 	end
 	local S, gate = Lane.stand(l)
 	if gate and not new then
@@ -106,9 +105,15 @@ end
 -- flush puts all lanes right. A claim does it before it looks.
 function Lane.flush()
 	local todo = Lane.todo
-	if #todo == 0 then return end
-	Lane.todo = {}
+	if #todo > 0 then Lane.todo = {} end
 	for _, l in ipairs(todo) do Lane.settle(l) end
+	for pb in pairs(Lane.left) do
+		Lane.left[pb] = nil
+		if not Lane.busy(pb) then
+			Lane.prios[pb] = nil
+			call('ZREM', P .. 'r', pb)
+		end
+	end
 end
 
 -- first returns the id of the job that is claimed first of a lane: the one that

@@ -9,7 +9,7 @@ local function fresh(jobs)
 	for _, n in ipairs(jobs) do
 		local task = Task.find(n.task)
 		local key = n.key ~= '' and n.task .. '\0' .. n.key
-		if not ids[n.id] and not (key and keys[key]) and not Job.load(n.id) and not (key and task and Key.holder(task, n.key)) then
+		if not ids[n.id] and not (key and keys[key]) and not (n.new == 0 and Job.load(n.id)) and not (key and task and Key.holder(task, n.key)) then
 			ids[n.id] = true
 			if key then keys[key] = true end
 			list[#list + 1] = n
@@ -141,7 +141,7 @@ local function victims(c, tenant, jobs, bytes, dropped)
 			if j and j.state == READY then
 				jobs, bytes = jobs - 1, bytes - j.bytes
 				dropped[id] = true
-				dropped[#dropped + 1] = id
+				dropped[#dropped + 1] = j
 			end
 			pass(heap)
 		end
@@ -158,8 +158,7 @@ local function fit(c, tenant, list, dropped)
 	end
 	local load = tenant and Load.has(tenant) or { Q.depth, Q.bytes, Q.ready, Q.rbytes }
 	local jobs, size = n + load[1], bytes + load[2]
-	for _, id in ipairs(dropped) do -- of tenants, counted already
-		local j = Job.load(id)
+	for _, j in ipairs(dropped) do -- of tenants, counted already
 		if not tenant or j.tenant == tenant then jobs, size = jobs - 1, size - j.bytes end
 	end
 	if not over(c, jobs, size) then return nil end
@@ -191,9 +190,6 @@ function Room.make(jobs)
 		local full = fit(all, nil, list, dropped)
 		if full then return full end
 	end
-	for _, id in ipairs(dropped) do
-		local j = Job.load(id)
-		if j and j.state == READY then Life.final(j, CANCELLED, R_dropped, {}) end
-	end
+	for _, j in ipairs(dropped) do Life.final(j, CANCELLED, R_dropped, {}) end
 	return nil
 end

@@ -5,7 +5,7 @@
 -- others by service, g all of them by head (with ageing alone); and for each
 -- tenant e its lanes by head.
 
-local Stand = {}
+local Stand = { known = {} }
 
 local function seven(at) return pack('>I7', at) end
 
@@ -26,22 +26,32 @@ function Stand.entrant(S, pb, tenant, at0, sq0, at1, sq1)
 			call('ZADD', ak, service, seven(at1) .. sq1 .. tenant)
 		end
 		if Q.ageing ~= 0 then call('ZADD', gk, at1, sq1 .. tenant) end
-		if not at0 then call('ZADD', base .. 'v', 2147483648 - unpack_('>I4', pb), pb) end
+		if not at0 and not Stand.known[bk] then
+			call('ZADD', base .. 'v', 2147483648 - unpack_('>I4', pb), pb)
+			Stand.known[bk] = true
+		end
 	elseif call('EXISTS', bk, ak) == 0 then
 		call('ZREM', base .. 'v', pb)
+		Stand.known[bk] = nil
 	end
 end
 
--- change moves lane l of a stand from head old to head new; nil for none.
+-- change moves lane l of a stand from head old to head new; nil for none. The
+-- tenant moves when another lane comes first of its own.
 function Stand.change(S, l, old, new)
 	local ek = P .. S .. 'e' .. l.pb .. l.tenant
-	local at0, m0 = top(ek)
-	if old then call('ZREM', ek, old.sq .. l.id) end
-	if new then
-		call('ZADD', ek, new.at, new.sq .. l.id)
-		if at0 and not old and (new.at > at0 or new.at == at0 and less(m0, new.sq)) then return end -- behind others
+	local r = call('ZRANGE', ek, 0, 1, 'WITHSCORES')
+	local m0, at0, m1, at1 = r[1], tonumber(r[2]), r[1], tonumber(r[2])
+	if old then
+		local m = old.sq .. l.id
+		call('ZREM', ek, m)
+		if m == m0 then m1, at1 = r[3], tonumber(r[4]) end
 	end
-	local at1, m1 = top(ek)
+	if new then
+		local m = new.sq .. l.id
+		call('ZADD', ek, new.at, m)
+		if not m1 or new.at < at1 or new.at == at1 and less(m, m1) then m1, at1 = m, new.at end
+	end
 	if m0 ~= m1 or at0 ~= at1 then
 		Stand.entrant(S, l.pb, l.tenant, at0, m0 and string.sub(m0, 1, 6), at1, m1 and string.sub(m1, 1, 6))
 	end

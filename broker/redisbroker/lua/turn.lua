@@ -8,7 +8,7 @@ local function turn(pb)
 	if not t then
 		local s = call('HGET', P .. 'u', pb)
 		t = { now = 0, most = 0, shares = {}, set = {} }
-		if s then t.now, t.most = unpack_('>dd', s) end
+		if s then t.now, t.most = unpack_('>dd', s) else t.fresh = true end -- nobody was served: v is not there
 		Turn.of[pb] = t
 	end
 	return t
@@ -22,7 +22,7 @@ function Turn.service(pb, tenant)
 	local t = turn(pb)
 	local s = t.shares[tenant]
 	if not s then
-		local r = not t.cleared and call('HGET', P .. 'v' .. pb, tenant)
+		local r = not t.cleared and not t.fresh and call('HGET', P .. 'v' .. pb, tenant)
 		s = r and unpack_('>d', r) or 0
 		t.shares[tenant] = s
 	end
