@@ -140,5 +140,5 @@ func (b *builder) fast(name string, source func(part string) string) string {
 	}
 	text := b.part(source("fast"), none)
 	head, rest, _ := strings.Cut(text, "\n") // short names, which the clock needs, too
-	return "local early\ndo\n" + head + "\n" + b.part(source("time"), none) + rest + "local more\nearly, more = fast()\nif early and not more then return early end\nend\n"
+	return "local early\ndo\n" + head + "\n" + b.part(source("time"), none) + rest + "local more\nearly, more = fast()\nif early and not more then return #early end\nend\n"
 }

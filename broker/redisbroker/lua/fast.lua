@@ -5,7 +5,7 @@
 
 local call, pack, unpack_, sub = redis.call, struct.pack, struct.unpack, string.sub
 
-local INBOX = 200 -- how long it grows: a time stands before the calls of each run
+local INBOX = 400 -- how long it grows: a time stands before the calls of each run
 local LARGE = 8192 -- bytes of a call: larger ones would make the inbox too much for one script
 
 local DUES = 127 -- where due0 and due1 stand in the configuration

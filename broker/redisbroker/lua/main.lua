@@ -11,6 +11,15 @@ local function finish()
 	Q.save()
 end
 
+-- brief is what a script returns: its answers, or their number when each is OK and no
+-- more, which costs both sides less.
+local function brief(answers)
+	for n = 1, #answers do
+		if answers[n] ~= OK then return answers end
+	end
+	return #answers
+end
+
 -- run makes each call, unless their answers are known. One that finds no queue, one
 -- that is spread, or one of a newer format, is answered so; but a repeat of a call
 -- that took place before the queue was spread, or ceased to be, as it was then.
@@ -31,5 +40,5 @@ local function run(step, known)
 		end
 	end
 	if not bad then finish() end
-	return answers
+	return brief(answers)
 end
