@@ -221,6 +221,7 @@ var apart = map[string][]string{
 	},
 	"ordered groups": {
 		"a holder that is ready again goes before the others of its lane, and takes their place",
+		"a retry has its own place once what waited before it is gone",
 		"the jobs of an ordered group run one at a time, in their order",
 		"without a group, the tenant is the ordered group",
 	},
