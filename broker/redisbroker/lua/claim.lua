@@ -122,6 +122,7 @@ local function slowly(l, c, id)
 		Lane.strip(l, id)
 	elseif Life.late(j) then
 		Life.final(j, CANCELLED, R_not_started, {})
+		c.ended = true -- which may make a completion job ready
 	else
 		begin(j, c)
 	end
@@ -197,9 +198,8 @@ local function pick(tasks, c)
 			end
 			local parked = Q.parked
 			take(l, c, n, at, sq, free)
-			for _, s in ipairs(slots) do
-				if s == best.slot or s.c and s.c.pb == best.pb then s.stale = true end
-			end
+			Pick.served(slots, best, c.ended)
+			c.ended = false
 			if Q.parked ~= parked then slots = Pick.slots(tasks) end
 			if steps >= STEPS then return true end
 		end

@@ -42,6 +42,20 @@ function Pick.leaders(slots)
 	return best, second
 end
 
+-- served notes that a candidate was served, or all when any slot may have another one.
+-- Another slot can have one only if several tenants stand there: its own has others
+-- before it in turn now.
+function Pick.served(slots, c, all)
+	for _, s in ipairs(slots) do
+		local o = s.c
+		if all or s == c.slot then
+			s.stale = true
+		elseif o and o.pb == c.pb then
+			if o.sole then o.eff = Turn.effective(o.pb, o.tenant) else s.stale = true end
+		end
+	end
+end
+
 -- away parks a lane that a gate refused, or shuts the gate that it waited at.
 function Pick.away(slots, c, l, gate, until_)
 	if c.slot.gate == gate then
@@ -98,7 +112,7 @@ function Pick.alone(slots, c)
 	end
 	for _, s in ipairs(slots) do
 		local o = s.c
-		if o and o ~= c and o.pb == c.pb and (o.tenant ~= c.tenant or Stand.tenants(o.S, o.pb) > 1) then return false end
+		if o and o ~= c and o.pb == c.pb and (o.tenant ~= c.tenant or not o.sole) then return false end
 	end
 	return Stand.single(c.S, c.pb, c.tenant)
 end
