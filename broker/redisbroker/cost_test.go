@@ -163,3 +163,25 @@ func TestAClaimDoesNotReadALaneForEachLostRecord(t *testing.T) {
 		t.Errorf("a claim that passes over %d lost records takes longer than 300 ms", len(lost)-1)
 	}
 }
+
+func TestAClaimLooksAtGatesThatWereFreedOnce(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	limit := broker.Setting{Kind: broker.LimitSetting, Name: "one", Limit: &broker.Limit{Tasks: []string{"t"}, Running: 1, Per: broker.PerTenant}}
+	if err := b.Configure(t.Context(), broker.NewCall(), "q", broker.Change{Set: []broker.Setting{limit}}); err != nil {
+		t.Fatal(err)
+	}
+	const tenants = 80
+	fill(t, b, "q", 2*tenants, tenants, func(i int, n *broker.NewJob) { n.Tenant = fmt.Sprint("t", i%tenants) })
+	leases := take(t, b, "q", tenants)
+	take(t, b, "q", 0) // what is left of each tenant is parked
+	for _, l := range leases {
+		ack(t, b, l)
+	}
+	n := commands(t, s, func() { take(t, b, "q", tenants) })
+	t.Logf("%d commands for %d jobs", n, tenants)
+	if n > 60*tenants {
+		t.Errorf("a claim of a job at each of %d gates takes %d commands", tenants, n)
+	}
+}

@@ -42,15 +42,16 @@ function Pick.leaders(slots)
 	return best, second
 end
 
--- served notes that a candidate was served, or all when any slot may have another one.
--- Another slot can have one only if several tenants stand there: its own has others
--- before it in turn now.
-function Pick.served(slots, c, all)
+-- served notes that a candidate was served, when the virtual time was now. What other
+-- slots have found of its priority stays the best there, unless it is of the same
+-- tenant, or the time went on and several tenants stand there.
+function Pick.served(slots, c, now)
+	local is = Turn.now(c.pb)
 	for _, s in ipairs(slots) do
 		local o = s.c
-		if all or s == c.slot then
+		if s == c.slot then
 			s.stale = true
-		elseif o and o.pb == c.pb then
+		elseif o and o.pb == c.pb and (is ~= now or o.tenant == c.tenant) then
 			if o.sole then o.eff = Turn.effective(o.pb, o.tenant) else s.stale = true end
 		end
 	end
