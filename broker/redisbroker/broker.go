@@ -33,6 +33,7 @@ type Broker struct {
 	known   map[string]time.Time     // when queues were last made sure to be there
 	listed  list                     // all queues, as they were read last
 	held    map[broker.Ref]heldLease // not Remote, and not settled here
+	stuck   string                   // the queue whose upkeep failed last: the next begins behind it
 	alikeAt time.Time                // when upkeep compared the settings of parts
 	swept   int                      // leases held after the last sweep
 	workers map[string]registered    // registered here, by id

@@ -84,6 +84,63 @@ func TestAFollowUpToAnotherQueueIsDeliveredOnceWhoeverDies(t *testing.T) {
 	}
 }
 
+func TestFollowUpsThatCannotBeDeliveredHoldNoOthersUp(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	other := open(t, s.URL(), "ns", nil)
+	defer other.Close()
+	f := &failing{transport: open(t, s.URL(), "ns", nil).t, fails: func(script string) bool { return script == "deliver" }}
+	b := newBrokerWith(f, usualScripts())
+	defer b.Close()
+	put1(t, b, "newer", broker.NewJob{Task: "t"})
+	s.Must("SETRANGE", "ns:{newer}:c", 0, "\xff")
+	put1(t, b, "a", broker.NewJob{Task: "t"})
+	var then []broker.FollowUp
+	for i := range 240 {
+		queue := "newer"
+		if i%24 == 0 {
+			queue = "b"
+		}
+		then = append(then, broker.FollowUp{Queue: queue, Job: broker.NewJob{Task: "u", Payload: make([]byte, 100)}})
+	}
+	ack(t, b, take(t, b, "a", 1)[0], then...)
+	for range 60 {
+		_, _ = other.Maintain(t.Context()) // it says that a queue is of a newer version
+	}
+	take(t, other, "b", 10)
+}
+
+func TestAQueueThatCannotBeKeptUpHoldsNoOthersUp(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	put1(t, b, "a-newer", broker.NewJob{Task: "t"})
+	s.Must("SETRANGE", "ns:{a-newer}:c", 0, "\xff")
+	put1(t, b, "b", broker.NewJob{Task: "t", StartWithin: time.Millisecond})
+	<-time.After(5 * time.Millisecond)
+	if _, err := b.Maintain(t.Context()); !errors.Is(err, broker.ErrUnsupported) {
+		t.Errorf("maintain: %v, want %v", err, broker.ErrUnsupported)
+	}
+	if counts, err := b.Counts(t.Context(), "b"); err != nil || counts[0].Cancelled != 1 {
+		t.Errorf("counts %+v, %v; want one job that was not started in time", counts, err)
+	}
+
+	lost := &away{b.t, "b", "maintain"} // a cluster's node that is away
+	other := newBrokerWith(lost, usualScripts())
+	defer other.Close()
+	put1(t, b, "c", broker.NewJob{Task: "t", StartWithin: time.Millisecond})
+	<-time.After(5 * time.Millisecond)
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, err := other.Maintain(ctx); err == nil {
+			t.Error("upkeep of a queue whose node is away is no error")
+		}
+		cancel()
+	}
+	if counts, err := b.Counts(t.Context(), "c"); err != nil || counts[0].Cancelled != 1 {
+		t.Errorf("counts %+v, %v; want one job that was not started in time", counts, err)
+	}
+}
+
 func TestAQueueOfANewerFormatIsLeftAlone(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	b := open(t, s.URL(), "ns", nil)
@@ -183,14 +240,14 @@ func TestAJobWakesOneOfThoseWhoWait(t *testing.T) {
 	wg.Wait()
 }
 
-// away is a transport on which the server of one queue is away for claims.
+// away is a transport on which the server of one queue is away for a script.
 type away struct {
 	transport
-	queue string
+	queue, script string
 }
 
 func (a away) run(ctx context.Context, s *script, queue string, calls [][]byte) ([][]byte, error) {
-	if s.name == "claim" && queue == a.queue {
+	if s.name == a.script && queue == a.queue {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -199,7 +256,7 @@ func (a away) run(ctx context.Context, s *script, queue string, calls [][]byte) 
 
 func TestAClaimThatHasLeasesDoesNotLetThemRunOutWhileAnotherQueueIsAway(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
-	b := newBrokerWith(away{open(t, s.URL(), "ns", nil).t, "b"}, usualScripts())
+	b := newBrokerWith(away{open(t, s.URL(), "ns", nil).t, "b", "claim"}, usualScripts())
 	defer b.Close()
 	put1(t, b, "a", broker.NewJob{Task: "t"})
 	put1(t, b, "b", broker.NewJob{Task: "t"})

@@ -90,3 +90,98 @@ func TestAClaimCostsTheSameWhateverWaitsBehindALimit(t *testing.T) {
 		t.Errorf("a claim takes %d commands beside a line behind a limit, %d without", after, before)
 	}
 }
+
+func TestATenantsOldestIsDroppedAtTheSameCostWhateverOthersHave(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	each := broker.Setting{Kind: broker.CapacitySetting, Name: broker.TenantCapacity, Capacity: &broker.Capacity{Jobs: 2, DropOldest: true}}
+	parked := broker.Setting{Kind: broker.LimitSetting, Name: "none", Limit: &broker.Limit{Tasks: []string{"limited"}, Running: 1, Per: broker.PerTenant}}
+	const others, jobs = 2000, 20
+	for queue, set := range map[string][]broker.Setting{"open": {each}, "parked": {each, parked}} {
+		if err := b.Configure(t.Context(), broker.NewCall(), queue, broker.Change{Set: set}); err != nil {
+			t.Fatal(err)
+		}
+		if queue == "parked" {
+			fill(t, b, queue, 2, 2, func(i int, n *broker.NewJob) { n.Task = "limited" })
+			take(t, b, queue, 1) // and the other one is parked
+		}
+		drop := func(i int, n *broker.NewJob) { n.Tenant = fmt.Sprint("z", i) }
+		for range 2 {
+			fill(t, b, queue, jobs, jobs, drop)
+		}
+		before := commands(t, s, func() { fill(t, b, queue, jobs, jobs, drop) })
+		fill(t, b, queue, others, 250, func(i int, n *broker.NewJob) { n.Tenant = fmt.Sprint("a", i) })
+		for range 2 { // so that they stand behind all of them
+			fill(t, b, queue, jobs, jobs, drop)
+		}
+		after := commands(t, s, func() { fill(t, b, queue, jobs, jobs, drop) })
+		t.Logf("%s: %d commands without others, %d beside %d", queue, before, after, others)
+		if after > before+20 {
+			t.Errorf("%s: an enqueue that drops %d jobs takes %d commands beside %d other tenants, %d without", queue, jobs, after, others, before)
+		}
+	}
+}
+
+func TestAClaimLooksAtATaskAgainOnlyIfItMay(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	claim := func(n int) func() {
+		return func() {
+			got, err := b.Claim(t.Context(), broker.NewCall(), broker.ClaimRequest{Queues: []string{"q"}, Max: n, TTL: time.Minute, Worker: "w"})
+			if err != nil || len(got.Leases) != n {
+				t.Fatalf("%d leases, %v", len(got.Leases), err)
+			}
+		}
+	}
+	const tasks, jobs = 100, 50
+	fill(t, b, "q", 3*tasks, tasks, func(i int, n *broker.NewJob) { n.Task = fmt.Sprint("task-", i%tasks) })
+	one := commands(t, s, claim(1))
+	many := commands(t, s, claim(jobs))
+	t.Logf("%d commands for one job, %d for %d", one, many, jobs)
+	if many > one+40*jobs {
+		t.Errorf("a claim of %d jobs of %d tasks takes %d commands, one of a job %d", jobs, tasks, many, one)
+	}
+}
+
+// The records of 100 jobs are lost, as a server that evicts keys loses them.
+func TestAClaimDoesNotReadALaneForEachLostRecord(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	lost := []any{"DEL"}
+	fill(t, b, "q", 20_000, 250, func(i int, n *broker.NewJob) {
+		if i < 100 {
+			lost = append(lost, "ns:{q}:j"+string(n.ID[:]))
+		}
+	})
+	s.Must(lost...)
+	s.Must("CONFIG", "SET", "slowlog-log-slower-than", "300000") // it took 0.8 s, and takes 0.01
+	take(t, b, "q", 100)
+	if slow := s.Must("SLOWLOG", "LEN"); slow != int64(0) {
+		t.Errorf("a claim that passes over %d lost records takes longer than 300 ms", len(lost)-1)
+	}
+}
+
+func TestAClaimLooksAtGatesThatWereFreedOnce(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b := open(t, s.URL(), "ns", nil)
+	defer b.Close()
+	limit := broker.Setting{Kind: broker.LimitSetting, Name: "one", Limit: &broker.Limit{Tasks: []string{"t"}, Running: 1, Per: broker.PerTenant}}
+	if err := b.Configure(t.Context(), broker.NewCall(), "q", broker.Change{Set: []broker.Setting{limit}}); err != nil {
+		t.Fatal(err)
+	}
+	const tenants = 80
+	fill(t, b, "q", 2*tenants, tenants, func(i int, n *broker.NewJob) { n.Tenant = fmt.Sprint("t", i%tenants) })
+	leases := take(t, b, "q", tenants)
+	take(t, b, "q", 0) // what is left of each tenant is parked
+	for _, l := range leases {
+		ack(t, b, l)
+	}
+	n := commands(t, s, func() { take(t, b, "q", tenants) })
+	t.Logf("%d commands for %d jobs", n, tenants)
+	if n > 60*tenants {
+		t.Errorf("a claim of a job at each of %d gates takes %d commands", tenants, n)
+	}
+}

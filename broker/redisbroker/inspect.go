@@ -308,12 +308,22 @@ func (b *Broker) Maintain(ctx context.Context) (after time.Duration, err error) 
 	}
 	b.keepSettingsAlike(ctx)
 	after = time.Minute
-	for _, q := range places {
+	b.mu.Lock()
+	from, _ := slices.BinarySearch(places, b.stuck+"\x00") // its node may be away for long
+	b.mu.Unlock()
+	var failed error
+	for _, q := range slices.Concat(places[from:], places[:from]) {
 		u, err := b.call(ctx, b.s.maintain, q, newPacker(broker.ID{}).u32(maxBatch/2).u8(1))
 		if nowhere(err) {
 			continue
+		} else if errors.Is(err, broker.ErrUnsupported) { // it is of a newer version, and the others are not
+			failed = errors.Join(failed, err)
+			continue
 		} else if err != nil {
-			return 0, err
+			b.mu.Lock()
+			b.stuck = q
+			b.mu.Unlock()
+			return 0, errors.Join(failed, err)
 		}
 		more, next := u.u8() == 1, time.Duration(u.uint(8))*time.Microsecond
 		if next > 0 {
@@ -333,5 +343,5 @@ func (b *Broker) Maintain(ctx context.Context) (after time.Duration, err error) 
 		}
 		b.deliverAll(ctx, q, box)
 	}
-	return after, nil
+	return after, failed
 }

@@ -1,6 +1,7 @@
 package redisbroker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,6 +18,8 @@ func mistaken(to *target, err error) error {
 		return fmt.Errorf("%w: its URL begins with %s://", err, to.scheme("redis+cluster"))
 	case to.kind == cluster && strings.Contains(said, "cluster support disabled"):
 		return fmt.Errorf("%w: %w: it is no node of a cluster: its URL begins with %s://", broker.ErrInvalid, err, to.scheme("redis"))
+	case to.tls && errors.Is(err, context.DeadlineExceeded): // it waits for the end of a line
+		return fmt.Errorf("%w: it does not answer in TLS: if it has none, its URL begins with redis:// or redis+, not rediss", err)
 	case strings.Contains(said, "HTTP/1."):
 		if to.network == "unix" {
 			return fmt.Errorf("%w: it speaks HTTP: http+unix://%s is spool serve at that socket", broker.ErrInvalid, to.addrs[0])

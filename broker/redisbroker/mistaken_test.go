@@ -45,3 +45,11 @@ func TestAURLOfAnotherKindOfServerIsRefusedAtOnce(t *testing.T) {
 		})
 	}
 }
+
+func TestAServerWithoutTLSIsToldFromOneThatIsAway(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	b, err := Open(t.Context(), "rediss://"+s.Addr(), Config{DialTimeout: 200 * time.Millisecond})
+	if b != nil || err == nil || !strings.Contains(err.Error(), "TLS") || !strings.Contains(err.Error(), "redis://") {
+		t.Errorf("%v, want that the server does not answer in TLS", err)
+	}
+}

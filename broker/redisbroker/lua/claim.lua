@@ -122,6 +122,7 @@ local function slowly(l, c, id)
 		Lane.strip(l, id)
 	elseif Life.late(j) then
 		Life.final(j, CANCELLED, R_not_started, {})
+		c.ended = true -- which may free a gate, and make a completion job ready
 	else
 		begin(j, c)
 	end
@@ -195,12 +196,13 @@ local function pick(tasks, c)
 					c.shared[best.pb] = true -- so it stays while this claim lasts, or costs little
 				end
 			end
-			local parked = Q.parked
+			local now = Turn.now(best.pb)
 			take(l, c, n, at, sq, free)
-			for _, s in ipairs(slots) do
-				if s == best.slot or s.c and s.c.pb == best.pb then s.stale = true end
+			if c.ended then
+				slots, c.ended = Pick.slots(tasks), false
+			else
+				Pick.served(slots, best, now)
 			end
-			if Q.parked ~= parked then slots = Pick.slots(tasks) end
 			if steps >= STEPS then return true end
 		end
 	end

@@ -87,7 +87,7 @@ local function ahead(l, j)
 			if k.runat < t.at or k.runat == t.at and less(ks, t.sq) then t.at, t.sq = k.runat, ks end
 		elseif k.runat < at or k.runat == at and less(ks, sq) then
 			own = own + 1
-			if k.runat < first_at or k.runat == first_at and ks < first_sq then first_at, first_sq = k.runat, ks end
+			if k.runat < first_at or k.runat == first_at and less(ks, first_sq) then first_at, first_sq = k.runat, ks end
 		end
 	end
 	local weigh = function(t) return Q.is(WEIGHTS) and tonumber(call('HGET', P .. 'V', t) or 1) or 1 end

@@ -129,11 +129,21 @@ function Lane.first(l)
 	return l.head.id
 end
 
--- strip removes what stands in a lane for a job that is not ready.
+-- strip removes what stands in a lane for a job that is not ready: it was met at the
+-- head, and stands near it.
 function Lane.strip(l, id)
-	for _, m in ipairs(call('ZRANGE', l.key, 0, -1)) do
-		if string.sub(m, 7) == id then call('ZREM', l.key, m) end
-	end
+	local from, list = 0, nil
+	repeat
+		list = call('ZRANGE', l.key, from, from + 63)
+		from = from + 64
+		for _, m in ipairs(list) do
+			if string.sub(m, 7) == id then
+				call('ZREM', l.key, m)
+				list = NONE
+				break
+			end
+		end
+	until #list == 0
 	Lane.touch(l)
 	l.stale = true
 end

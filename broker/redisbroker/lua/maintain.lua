@@ -95,8 +95,8 @@ local function maintain(arg)
 	if proving then next = min(next, 5000000) end
 	if next > NEVER / 2 then next = 0 else next = max(next, 1) end
 	local out = { OK .. pack('>BI8', more and 1 or 0, next), '' }
-	local entries = call('HSCAN', P .. 'O', 0, 'COUNT', 64)[2]
-	for k = 1, min(#entries, 128), 2 do out[#out + 1] = entries[k] .. str(entries[k + 1]) end
+	local entries = call('HRANDFIELD', P .. 'O', 64, 'WITHVALUES') -- not behind those that cannot be delivered
+	for k = 1, #entries, 2 do out[#out + 1] = entries[k] .. str(entries[k + 1]) end
 	out[2] = pack('>I4', #out - 2)
 	return table.concat(out)
 end

@@ -42,6 +42,21 @@ function Pick.leaders(slots)
 	return best, second
 end
 
+-- served notes that a candidate was served, when the virtual time was now. What other
+-- slots have found of its priority stays the best there, unless it is of the same
+-- tenant, or the time went on and several tenants stand there.
+function Pick.served(slots, c, now)
+	local is = Turn.now(c.pb)
+	for _, s in ipairs(slots) do
+		local o = s.c
+		if s == c.slot then
+			s.stale = true
+		elseif o and o.pb == c.pb and (is ~= now or o.tenant == c.tenant) then
+			if o.sole then o.eff = Turn.effective(o.pb, o.tenant) else s.stale = true end
+		end
+	end
+end
+
 -- away parks a lane that a gate refused, or shuts the gate that it waited at.
 function Pick.away(slots, c, l, gate, until_)
 	if c.slot.gate == gate then
@@ -98,7 +113,7 @@ function Pick.alone(slots, c)
 	end
 	for _, s in ipairs(slots) do
 		local o = s.c
-		if o and o ~= c and o.pb == c.pb and (o.tenant ~= c.tenant or Stand.tenants(o.S, o.pb) > 1) then return false end
+		if o and o ~= c and o.pb == c.pb and (o.tenant ~= c.tenant or not o.sole) then return false end
 	end
 	return Stand.single(c.S, c.pb, c.tenant)
 end

@@ -3,6 +3,8 @@
 
 local Room = {}
 
+local FEW = 128 -- places in which the lanes of a tenant are looked for
+
 -- fresh lists the jobs of a call that an enqueue would add.
 local function fresh(jobs)
 	local ids, keys, list = {}, {}, {}
@@ -30,17 +32,63 @@ end
 -- source gives walks in the order in which their lanes have something to drop: by
 -- priority, lowest first, then by their heads. tenant nil is all.
 local function source(tenant)
-	return { pbs = call('ZREVRANGE', P .. 'r', 0, -1), k = 1, from = 0, list = {}, i = 1, tenant = tenant }
+	local s = { pbs = call('ZREVRANGE', P .. 'r', 0, -1), k = 1, from = 0, list = {}, i = 1 }
+	if tenant and Q.parked == 0 and Q.tasks * #s.pbs <= FEW then s.tenant = tenant
+	elseif tenant then s.pbs, s.list = {}, Room.lanes(tenant) end
+	return s
+end
+
+-- lanes lists what stands in h of the lanes of a tenant, which a script reads once for
+-- all tenants: those of one that wait at gates stand nowhere together.
+function Room.lanes(tenant)
+	if not Room.by then
+		Room.by = {}
+		for _, pb in ipairs(call('ZREVRANGE', P .. 'r', 0, -1)) do
+			Buf.one(P .. 'h' .. pb)
+			for _, m in ipairs(call('ZRANGE', P .. 'h' .. pb, 0, -1)) do
+				local name = string.sub(m, 17, 16 + unpack_('>I2', m, 15))
+				local list = Room.by[name]
+				if not list then list = {}; Room.by[name] = list end
+				list[#list + 1] = m
+			end
+		end
+	end
+	return Room.by[tenant] or {}
+end
+
+-- open returns the next of a tenant's open lanes of a priority: they stand by task.
+local function open(s, pb)
+	if not s.tasks then
+		s.tasks = {}
+		for _, task in ipairs(Task.all()) do
+			s.tasks[#s.tasks + 1] = { key = P .. 'o' .. task .. 'e' .. pb .. s.tenant, from = 0, list = {}, i = 1 }
+		end
+	end
+	local best
+	for _, t in ipairs(s.tasks) do
+		if t.i > #t.list and not t.over then
+			t.list, t.i = call('ZRANGE', t.key, t.from, t.from + 63, 'WITHSCORES'), 1
+			t.from, t.over = t.from + 64, #t.list < 128
+		end
+		local m, at = t.list[t.i], tonumber(t.list[t.i + 1])
+		if m and (not best or at < best.at or at == best.at and less(m, best.m)) then best = { t = t, m = m, at = at } end
+	end
+	if not best then return nil end
+	best.t.i = best.t.i + 2
+	return best.m
 end
 
 -- more returns the next walk of a source, or nil.
 local function more(s)
-	while s.pbs[s.k] do
+	while s.list[s.i] or s.pbs[s.k] do
 		local m = s.list[s.i]
 		s.i = s.i + 1
 		if m then
 			local w = walk(string.sub(m, 7))
-			if w.first and (not s.tenant or w.l.tenant == s.tenant) then return w end
+			if w.first then return w end
+		elseif s.tenant then
+			s.list, s.i = { open(s, s.pbs[s.k]) }, 1
+			if #s.list == 0 then s.k, s.tasks = s.k + 1, nil end
 		else
 			local hk = P .. 'h' .. s.pbs[s.k]
 			Buf.one(hk)

@@ -76,14 +76,21 @@ local function candidate(S, pb, tenant)
 	return c
 end
 
--- level returns the candidate of one priority. Tenants change sides late, when
--- they come to the top.
+-- first returns the score and the member of the first of a sorted set, and the member
+-- behind it.
+local function first(key)
+	local r = call('ZRANGE', key, 0, 1, 'WITHSCORES')
+	return tonumber(r[2]), r[1], r[3]
+end
+
+-- level returns the candidate of one priority; sole says that no other tenant stands
+-- there. Tenants change sides late, when they come to the top.
 function Stand.level(S, pb)
 	local bk, ak = P .. S .. 'b' .. pb, P .. S .. 'a' .. pb
 	local now = Turn.now(pb)
 	for _ = 1, 1000 do
-		local at, m = top(bk)
-		local service, n = top(ak)
+		local at, m, m2 = first(bk)
+		local service, n, n2 = first(ak)
 		local tenant = m and string.sub(m, 7)
 		local other = n and string.sub(n, 14)
 		if m and Turn.service(pb, tenant) > now then
@@ -104,7 +111,10 @@ function Stand.level(S, pb)
 				b = at < oat or at == oat and less(m, string.sub(n, 8))
 			end
 			local c = candidate(S, pb, b and tenant or other)
-			if c then return c end
+			if c then
+				c.sole = not (m and n or m2 or n2)
+				return c
+			end
 			call('ZREM', b and bk or ak, b and m or n) -- it stands there without a lane
 		end
 	end
@@ -127,19 +137,27 @@ function Stand.prove(S, l, h)
 	return call('ZADD', base .. 'v', 2147483648 - unpack_('>I4', l.pb), l.pb) == 1 or wrong
 end
 
+-- turn takes out of members of a set g, whose heads were due at the same time, that of
+-- the tenant to serve first.
+local function turn(pb, members)
+	local k, eff
+	for i, m in ipairs(members) do
+		local e = Turn.effective(pb, string.sub(m, 7))
+		if not k or e < eff or e == eff and less(m, members[k]) then k, eff = i, e end
+	end
+	return string.sub(table.remove(members, k), 7)
+end
+
 -- oldest is best with ageing: of each priority the tenant whose head was due
 -- first, and of those that are alike the one to serve first.
 function Stand.oldest(S)
 	local best
 	for _, pb in ipairs(call('ZRANGE', P .. S .. 'v', 0, -1)) do
-		local gk = P .. S .. 'g' .. pb
+		local gk, c = P .. S .. 'g' .. pb, nil
 		local at = top(gk)
-		if at then
-			for _, m in ipairs(call('ZRANGEBYSCORE', gk, at, at, 'LIMIT', 0, 100)) do
-				local c = candidate(S, pb, string.sub(m, 7))
-				if c and (not best or Stand.before(c, best)) then best = c end
-			end
-		end
+		local members = at and call('ZRANGEBYSCORE', gk, at, at, 'LIMIT', 0, 100) or {}
+		while members[1] and not c do c = candidate(S, pb, turn(pb, members)) end
+		if c and (not best or Stand.before(c, best)) then best = c end
 	end
 	return best
 end
