@@ -172,7 +172,9 @@ func (t *target) address(hostport string) error {
 			port = p
 		}
 	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		host = host[1 : len(host)-1]
+	}
 	if host == "" {
 		host = "localhost"
 	}

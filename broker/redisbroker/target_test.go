@@ -84,6 +84,7 @@ func TestNoErrorOfAWrongURLHoldsItsSecret(t *testing.T) {
 		"a cluster with a database":      "redis+cluster://:hu5h@host/3",
 		"several servers":                "redis://:hu5h@a,b",
 		"a port that is none":            "redis://:hu5h@host:99999",
+		"a bracket that is not closed":   "redis://:hu5h@[::1",
 		"a raw secret and a wrong place": "redis://u:" + hush + "@host/x",
 	} {
 		t.Run(name, func(t *testing.T) {
