@@ -41,6 +41,7 @@ type moveSides struct {
 	from, to migrate.Side
 	mover    migrate.Mover
 	screen   *moveScreen
+	leftOut  map[string]bool // queues of which that was said
 }
 
 // Run moves queues.
@@ -64,7 +65,29 @@ func (c *migrateCmd) Run(a *app) (err error) {
 	case c.Abort:
 		return s.said(ctx, c.abort(ctx, s, queues))
 	}
+	if queues, err = c.here(ctx, s, queues); err != nil {
+		return causeOf(ctx, err)
+	}
 	return s.said(ctx, c.move(ctx, s, queues))
+}
+
+// here leaves out queues that nobody named and that have moved to a third store.
+func (c *migrateCmd) here(ctx context.Context, s *moveSides, queues []string) (stay []string, err error) {
+	for _, q := range queues {
+		m, went, err := s.moved(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if len(c.Queue) == 0 && m.State == broker.Left && m.Batch > 0 && !went {
+			if !s.leftOut[q] {
+				s.note("queue %s is left out: it has moved to %s", q, m.Peer)
+				s.leftOut[q] = true
+			}
+			continue
+		}
+		stay = append(stay, q)
+	}
+	return stay, nil
 }
 
 // open opens both stores. Only a move makes the new one.
@@ -73,7 +96,7 @@ func (c *migrateCmd) open(ctx context.Context, a *app) (*moveSides, error) {
 	if a.sideName(from) == a.sideName(to) {
 		return nil, usagef("%s and %s are one store: two would do", a.said(from), a.said(to))
 	}
-	s := &moveSides{app: a, from: migrate.Side{Name: a.sideName(from)}, to: migrate.Side{Name: a.sideName(to)}}
+	s := &moveSides{app: a, from: migrate.Side{Name: a.sideName(from)}, to: migrate.Side{Name: a.sideName(to)}, leftOut: map[string]bool{}}
 	var err error
 	if s.from.Broker, err = a.openSide(ctx, from, "SPOOL_FROM_PASSWORD", changing); err != nil {
 		return nil, err
@@ -201,6 +224,9 @@ func (c *migrateCmd) move(ctx context.Context, s *moveSides, queues []string) er
 			if queues, err = c.queues(ctx, s); err != nil {
 				return err
 			}
+			if queues, err = c.here(ctx, s, queues); err != nil {
+				return err
+			}
 		}
 		err = s.each(ctx, more, s.mover.Queue)
 	}
@@ -265,25 +291,43 @@ func (s *moveSides) said(ctx context.Context, err error) error {
 	return err
 }
 
-// forget drops the records of moves that have ended.
+// forget drops the records of moves to the new store that have ended.
 func (s *moveSides) forget(ctx context.Context, queues []string) error {
+	forgot := false
 	for _, q := range queues {
-		moves, err := s.from.Broker.Moves(ctx, q)
-		if err != nil {
+		m, went, err := s.moved(ctx, q)
+		switch {
+		case err != nil:
+			return err
+		case m.State != broker.Left:
+			continue
+		case !went:
+			s.note("queue %s is left as it is: it has moved to %s, and %s knows nothing of that", q, m.Peer, s.to.Name)
+			continue
+		}
+		forgot = true
+		if err := s.from.Broker.EndMove(ctx, broker.NewCall(), broker.MoveEnd{ID: m.ID, Queue: q, Batch: m.Batch, Forget: true}); err != nil {
 			return err
 		}
-		for _, m := range moves {
-			if m.State != broker.Left {
-				continue
-			}
-			err := s.from.Broker.EndMove(ctx, broker.NewCall(), broker.MoveEnd{ID: m.ID, Queue: q, Batch: m.Batch, Forget: true})
-			if err != nil {
-				return err
-			}
-			if err := s.printf("queue %s can be used at %s again", q, s.from.Name); err != nil {
-				return err
-			}
+		if err := s.printf("queue %s can be used at %s again", q, s.from.Name); err != nil {
+			return err
 		}
 	}
+	if !forgot {
+		s.note("no queue has moved from %s to %s", s.from.Name, s.to.Name)
+		return errNothing
+	}
 	return nil
+}
+
+// moved returns what the old store knows of a queue's move, the zero value for none,
+// and whether that went to the new store.
+func (s *moveSides) moved(ctx context.Context, queue string) (m broker.Move, went bool, err error) {
+	here, err := s.from.Broker.Moves(ctx, queue)
+	there, err2 := s.to.Broker.Moves(ctx, queue)
+	if err := errors.Join(err, err2); err != nil || len(here) == 0 {
+		return m, false, err
+	}
+	m = here[0]
+	return m, m.Peer == s.to.Name || slices.ContainsFunc(there, func(t broker.Move) bool { return t.ID == m.ID }), nil
 }

@@ -65,6 +65,25 @@ func TestMigrate(t *testing.T) {
 		to.ok("claim")
 		to.ok("claim")
 	})
+	t.Run("what has moved to one store is neither moved nor used again on behalf of another", func(t *testing.T) {
+		s := newTool(t)
+		to, third := s.other("new"), s.other("third")
+		s.enqueue("a", "--queue=gone")
+		s.ok("migrate", s.dir, to.dir)
+		s.enqueue("b", "--queue=here")
+		r := s.run("migrate", s.dir, third.dir)
+		if r.code != 0 || !strings.Contains(r.errout, "queue gone is left out: it has moved to "+to.dir) || !strings.Contains(r.out, "here   1") {
+			t.Errorf("migrate ended with %d, and said %s%s", r.code, r.out, r.errout)
+		}
+		s.fails(exitNotFound, "it has moved to "+to.dir+", and "+third.dir+" knows nothing of that", "migrate", s.dir, third.dir, "--forget", "--queue=gone")
+		if out := s.ok("stats"); !strings.Contains(out, "gone (has moved to "+to.dir+")") {
+			t.Errorf("it was forgotten:\n%s", out)
+		}
+		s.ok("migrate", s.dir, to.dir, "--forget")
+		if out := s.ok("stats"); strings.Contains(out, "gone (has moved to "+to.dir+")") {
+			t.Errorf("it was not forgotten:\n%s", out)
+		}
+	})
 	t.Run("status, and back", func(t *testing.T) {
 		s := newTool(t)
 		to := s.other("new")
