@@ -58,7 +58,7 @@ func Example_redis() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	c := spool.New(b, spool.Config{}) // instead of spool.Open; what differs is below
+	c := spool.New(b, spool.Config{}) // instead of spool.Open; c.Close closes b, too
 	defer c.Close()
 }
 

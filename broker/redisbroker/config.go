@@ -23,6 +23,8 @@ type Config struct {
 	// replicas have received it, too (WAIT): a failover to one of them loses
 	// nothing then. 0 waits for none. When WaitTimeout passes before that, the
 	// call returns broker.ErrUnknown: it took place, and is not as safe as asked.
+	// What the URL says (?wait_replicas=, ?wait_disk=) is used when this is 0, or
+	// WaitDisk false.
 	WaitReplicas int
 	// WaitDisk makes each call that changes something wait until the server has
 	// synced it to its disk, and WaitReplicas replicas to theirs (WAITAOF;

@@ -27,7 +27,10 @@ func TestAURLOfAnotherKindOfServerIsRefusedAtOnce(t *testing.T) {
 	defer web.Close()
 	port := httptest.NewServer(http.NotFoundHandler())
 	defer port.Close()
+	set := redistest.StartSentinel(t, redistest.Options{})
 	for _, c := range []struct{ name, url, says string }{
+		{"a sentinel is no server", set.Sentinels[0].URL(), "redis+sentinel://"},
+		{"no such primary", strings.Replace(set.URL(), redistest.MasterName, "other", 1), "none knows a primary named other"},
 		{"a node of a cluster is no server alone", c.Nodes[0].URL(), "redis+cluster://"},
 		{"a server alone is no cluster", "redis+cluster://" + alone.Addr(), "begins with redis://"},
 		{"a socket of HTTP", "unix://" + socket, "http+unix://" + socket},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,8 +70,12 @@ func (n *network) firstPromise(ctx context.Context) (promise, error) {
 			return promise{}, fmt.Errorf("redis: %s: %w", n.target, err)
 		}
 		var said redis.Error
-		if f := judge(&script{name: "INFO"}, err, false); !errors.As(err, &said) || f.fate == refused {
+		f := judge(&script{name: "INFO"}, err, false)
+		if (!errors.As(err, &said) || f.fate == refused) && !n.replaces(err) {
 			return promise{}, fmt.Errorf("redis: %s: %w", n.target, err)
+		}
+		if failed == 1 {
+			n.cfg.Logger.Warn("redis: the server is not ready and is waited for, a minute at most", slog.Any("error", err))
 		}
 		t := time.NewTimer(backoff(failed))
 		select {
@@ -80,6 +85,13 @@ func (n *network) firstPromise(ctx context.Context) (promise, error) {
 			return promise{}, fmt.Errorf("redis: %s is not ready: %w", n.target, err)
 		}
 	}
+}
+
+// replaces says whether sentinels answer, and name a primary that does not: they
+// are about to name another one.
+func (n *network) replaces(err error) bool {
+	var dial *net.OpError
+	return n.target.kind == sentinel && errors.As(err, &dial) && dial.Op == "dial" && !strings.Contains(err.Error(), noSentinel)
 }
 
 // keys are the first two of a queue, as they are sent.

@@ -15,12 +15,13 @@ import (
 //	unix:///PATH/OF/SOCKET[?db=DATABASE]                        one server, by its socket
 //
 // With rediss the connections are encrypted. ?namespace=NAME is
-// Config.Namespace. The user and the password are those of the servers; those
+// Config.Namespace, ?wait_replicas=N Config.WaitReplicas, ?wait_disk=true
+// Config.WaitDisk. The user and the password are those of the servers; those
 // of sentinels are the parameters sentinel_user and sentinel_password. No error
 // and no line of the log repeats a secret.
 //
-// A server that is starting, or fails over, is waited for until ctx ends, at
-// most a minute; one that is not there is an error at once.
+// A server that is starting, or a primary that its sentinels replace, is waited for
+// until ctx ends, at most a minute; one that is not there is an error at once.
 //
 // Errors: ErrInvalid for a URL or a Config that can never be right, or of another
 // kind of server than is there (a node of a cluster, say);

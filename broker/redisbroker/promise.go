@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 
@@ -80,8 +81,11 @@ func askPromise(ctx context.Context, node *redis.Client) (promise, error) {
 	if v := info["valkey_version"]; v != "" {
 		p.valkey, p.version = true, v
 	}
+	if info["redis_mode"] == "sentinel" || info["server_mode"] == "sentinel" {
+		return p, errSentinel
+	}
 	if role := info["role"]; role != "" && role != "master" {
-		return p, readOnlyError("READONLY the server is a replica")
+		return p, readOnlyError("READONLY the server is a replica, of " + net.JoinHostPort(info["master_host"], info["master_port"]))
 	}
 	if info["loading"] == "1" {
 		return p, readOnlyError("LOADING the server loads its data")

@@ -34,6 +34,8 @@ type target struct {
 	user, password                 string
 	sentinelUser, sentinelPassword string
 	namespace                      string
+	waitReplicas                   int
+	waitDisk                       bool
 }
 
 // String names the target without its secrets.
@@ -88,6 +90,12 @@ func parse(raw string, cfg *Config) (*target, error) {
 	}
 	if err == nil && cfg.Namespace == "" {
 		cfg.Namespace = t.namespace
+	}
+	if err == nil && cfg.WaitReplicas == 0 {
+		cfg.WaitReplicas = t.waitReplicas
+	}
+	if err == nil {
+		cfg.WaitDisk = cfg.WaitDisk || t.waitDisk
 	}
 	if err == nil && cfg.Namespace != "" && broker.ValidName(cfg.Namespace) != nil {
 		err = errors.New("the namespace is no name: letters, digits, _ . and - do")
@@ -213,6 +221,15 @@ func (t *target) parameters(query string) error {
 			t.sentinelUser = v
 		case "sentinel_password":
 			t.sentinelPassword = v
+		case "wait_replicas":
+			n, wrong := strconv.ParseUint(v, 10, 16)
+			if t.waitReplicas = int(n); wrong != nil {
+				err = errors.New("wait_replicas is a number of replicas")
+			}
+		case "wait_disk":
+			if t.waitDisk, err = strconv.ParseBool(v); err != nil {
+				err = errors.New("wait_disk is true or false")
+			}
 		case "cluster":
 			on, wrong := strconv.ParseBool(v)
 			if err = wrong; err != nil {
@@ -225,7 +242,7 @@ func (t *target) parameters(query string) error {
 				err = errors.Join(err, t.address(a))
 			}
 		default:
-			err = errors.New("it has an unknown parameter: there are addr, cluster, db, master, namespace, sentinel_user and sentinel_password")
+			err = errors.New("it has an unknown parameter: there are addr, cluster, db, master, namespace, sentinel_user, sentinel_password, wait_disk and wait_replicas")
 		}
 		if err != nil {
 			return err
@@ -255,7 +272,7 @@ func (t *target) fits() error {
 func (t *target) secret(cfg *Config) error {
 	given := []bool{t.password != "", cfg.PasswordEnv != "", cfg.PasswordFile != ""}
 	if slices.Index(given, true) >= 0 && slices.Contains(given[slices.Index(given, true)+1:], true) {
-		return errors.New("the password comes from the URL, from PasswordEnv or from PasswordFile, not from several")
+		return errors.New("there are several passwords: one comes from the URL, from the variable that Config.PasswordEnv names (for the command line SPOOL_BROKER_PASSWORD), or from a file (Config.PasswordFile)")
 	}
 	switch {
 	case cfg.PasswordEnv != "":

@@ -42,6 +42,7 @@ func TestURLsNameServers(t *testing.T) {
 		}},
 		{"redis+cluster://a:1,b:2", target{kind: cluster, network: "tcp", addrs: []string{"a:1", "b:2"}}},
 		{"rediss://a?cluster=true&addr=b:2", target{kind: cluster, network: "tcp", tls: true, addrs: []string{"a:6379", "b:2"}}},
+		{"redis://h?wait_replicas=2&wait_disk=true", target{network: "tcp", addrs: []string{"h:6379"}, waitReplicas: 2, waitDisk: true}},
 		{"valkey://h", target{network: "tcp", addrs: []string{"h:6379"}}},
 	} {
 		got, err := parse(c.url, &Config{})
@@ -84,6 +85,8 @@ func TestNoErrorOfAWrongURLHoldsItsSecret(t *testing.T) {
 		"a cluster with a database":      "redis+cluster://:hu5h@host/3",
 		"several servers":                "redis://:hu5h@a,b",
 		"a port that is none":            "redis://:hu5h@host:99999",
+		"a password as a number":         "redis://host?wait_replicas=hu5h",
+		"a password as yes or no":        "redis://host?wait_disk=hu5h",
 		"a bracket that is not closed":   "redis://:hu5h@[::1",
 		"a raw secret and a wrong place": "redis://u:" + hush + "@host/x",
 	} {

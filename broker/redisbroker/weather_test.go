@@ -319,6 +319,29 @@ func TestThePrimarysDeathIsSurvivedAndTheLossOfItsReplicaTold(t *testing.T) {
 	}
 }
 
+// A command that runs once is not to fail since it came in those seconds.
+func TestOpenWaitsForTheSentinelsToReplaceADeadPrimary(t *testing.T) {
+	slow(t)
+	set := redistest.StartSentinel(t, redistest.Options{})
+	set.Primary.Kill()
+	b, err := Open(t.Context(), set.URL(), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	put1(t, b, "q", broker.NewJob{Task: "t"})
+	if h, err := b.Health(t.Context()); err != nil || h.Status != broker.Healthy {
+		t.Errorf("health %+v, %v", h, err)
+	}
+	for _, one := range set.Sentinels {
+		one.Kill()
+	}
+	began := time.Now()
+	if b, err := Open(t.Context(), set.URL(), Config{}); b != nil || err == nil || time.Since(began) > 10*time.Second {
+		t.Errorf("without sentinels: %v after %v", err, time.Since(began))
+	}
+}
+
 func TestASlotThatMovesUnderLoadDoublesAndLosesNothing(t *testing.T) {
 	set := redistest.StartCluster(t, redistest.Options{})
 	queue := namesOf("spool")("q")

@@ -12,7 +12,7 @@ import (
 
 // cli is the command line: a field is a flag or a command.
 type cli struct {
-	Broker   exact `env:"SPOOL_BROKER" placeholder:"URL" help:"Use a broker instead of a directory: redis://HOST, redis+sentinel://HOST?master=NAME, redis+cluster://HOST, http://HOST of spool serve."`
+	Broker   exact `env:"SPOOL_BROKER" placeholder:"URL" help:"Use a broker instead of a directory: redis://HOST (rediss:// encrypts), unix:///SOCKET, redis+sentinel://HOST?master=NAME, redis+cluster://HOST, http://HOST of spool serve."`
 	Dir      exact `short:"d" env:"SPOOL_DIR" default:"${dir}" placeholder:"DIR" help:"Directory of the store."`
 	UnsafeFS bool  `name:"allow-unsafe-fs" env:"SPOOL_ALLOW_UNSAFE_FS" help:"Use a file system whose locks or syncs may not be what they claim: network, FUSE, overlay."`
 	JSON     bool  `name:"json" help:"Print JSON: exact, for scripts."`

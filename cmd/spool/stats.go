@@ -17,7 +17,10 @@ type statsCmd struct {
 
 // statsView is what stats prints with --json.
 type statsView struct {
-	Health  broker.Health   `json:"health"`
+	Health broker.Health `json:"health"`
+	// Durability is what an acknowledged call survives, in words for people.
+	Durability string `json:"durability"`
+
 	Counts  []broker.Count  `json:"counts"`
 	Workers []broker.Worker `json:"workers"`
 
@@ -39,7 +42,7 @@ func (c *statsCmd) Run(a *app) error {
 }
 
 func (c *statsCmd) read(ctx context.Context, client *spool.Client) (*statsView, error) {
-	v := &statsView{Counts: []broker.Count{}, Workers: []broker.Worker{}, Capacities: []settingView{}}
+	v := &statsView{Durability: client.Broker().Caps().Durability, Counts: []broker.Count{}, Workers: []broker.Worker{}, Capacities: []settingView{}}
 	var err error
 	if v.Health, err = client.Health(ctx); err != nil {
 		return nil, err
@@ -80,6 +83,9 @@ func (a *app) stats(v *statsView) error {
 		if err := a.printf("%s", text.Safe(v.Health.Detail)); err != nil {
 			return err
 		}
+	}
+	if err := a.printf("durability: %s", text.Safe(v.Durability)); err != nil {
+		return err
 	}
 	if len(v.Counts) > 0 {
 		w := a.table("\nQUEUE", "TASK", "SCHEDULED", "READY", "LEASED", "DONE", "DEAD", "CANCELLED", "| EVER ENQUEUED", "ACKED", "FAILED", "EXPIRED", "DEAD LETTERS")
