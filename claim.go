@@ -24,7 +24,8 @@ const (
 // claimLoop claims into free slots until ctx ends, or until a draining worker
 // finds nothing more. No fault of the broker ends it that may pass, but a closed
 // client does, with ErrClosed, and a store that is damaged, with ErrCorrupt: it can
-// be repaired only when nobody uses it.
+// be repaired only when nobody uses it. One of a newer version ends a draining worker,
+// with ErrUnsupported: what is there it can never drain.
 func (r *run) claimLoop(ctx context.Context) error {
 	var pause pause
 	for ctx.Err() == nil {
@@ -46,7 +47,7 @@ func (r *run) claimLoop(ctx context.Context) error {
 		if err != nil && r.client.closed.Load() {
 			return fmt.Errorf("run worker: %w: the client was closed before the worker was stopped", ErrClosed)
 		}
-		if errors.Is(err, ErrCorrupt) {
+		if errors.Is(err, ErrCorrupt) || r.cfg.Drain && errors.Is(err, ErrUnsupported) {
 			return fmt.Errorf("run worker: %w", err)
 		}
 		switch {

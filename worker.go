@@ -307,7 +307,8 @@ func (w *Worker) stopped() {
 // not be made in time, ErrInvalid when the worker has no handler or runs
 // already, ErrClosed when the client was closed before it was stopped, and
 // ErrCorrupt when the store is damaged, which only a repair mends that nobody may
-// use the store for. No other fault of the broker ends it: it is logged once per
+// use the store for; with Drain also ErrUnsupported, of a queue that a newer version
+// has written. No other fault of the broker ends it: it is logged once per
 // change, and the worker tries again.
 func (w *Worker) Run(ctx context.Context) error {
 	handlers, err := w.start()

@@ -389,6 +389,21 @@ func TestNothingIsClaimedAheadOfAFreeSlot(t *testing.T) {
 	})
 }
 
+// A worker that stays waits for its own update; one that drains never could.
+func TestAQueueOfANewerVersionEndsADrainingWorkerAlone(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.broker.claim = func(broker.ClaimRequest) error { return fmt.Errorf("%w: a newer version", spool.ErrUnsupported) }
+		w := spool.NewWorker(b.Client, spool.WorkerConfig{Drain: true})
+		instant.Handle(w, func(context.Context, string) error { return nil })
+		b.wantErr(w.Run(b.ctx), spool.ErrUnsupported)
+		w = spool.NewWorker(b.Client, spool.WorkerConfig{})
+		instant.Handle(w, func(context.Context, string) error { return nil })
+		stop := b.start(w)
+		b.sleep(time.Hour)
+		b.must(stop())
+	})
+}
+
 func TestQueuesInStrictOrder(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var got []string
