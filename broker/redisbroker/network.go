@@ -112,7 +112,22 @@ func (n *network) of(queue string) *keys {
 }
 
 func (n *network) run(ctx context.Context, s *script, queue string, calls [][]byte) ([][]byte, error) {
-	return n.runs.run(ctx, s, queue, calls)
+	answers, err := n.runs.run(ctx, s, queue, calls)
+	if err != nil && ctx.Err() != nil {
+		err = n.explained(err)
+	}
+	return answers, err
+}
+
+// explained adds to the error of a caller who waited no longer why there was nothing
+// to have, if that is known.
+func (n *network) explained(err error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.away.IsZero() {
+		return err
+	}
+	return fmt.Errorf("%w: redis: %s has not answered for %v: %v", err, n.target, time.Since(n.away).Round(time.Second/10), n.cause)
 }
 
 func (n *network) listen(ctx context.Context, queue string, heard func(message []byte)) error {

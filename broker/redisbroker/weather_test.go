@@ -439,6 +439,21 @@ func TestAnAnswerThatTakesAWhileIsNoWeather(t *testing.T) {
 	}
 }
 
+func TestACallerWhoWaitsNoLongerIsToldWhatHeWaitedFor(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	n := connect(t, s.URL(), Config{})
+	if err := put(t.Context(), n, "before"); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err := put(ctx, n, "after")
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), s.Addr()) || !strings.Contains(err.Error(), "has not answered for") {
+		t.Errorf("%v, want its deadline, and that the server does not answer", err)
+	}
+}
+
 func TestCallersOfAServerThatStandsStillReturnWithTheirContexts(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	before := runtime.NumGoroutine()
