@@ -142,7 +142,7 @@ func FuzzRecover(f *testing.F) {
 
 // FuzzControl puts arbitrary bytes over a part of CONTROL, which is only a hint:
 // whoever has the store open, and whoever opens it then, neither loses nor repeats
-// nor refuses a frame.
+// nor refuses a frame, and Verify finds it sound.
 func FuzzControl(f *testing.F) {
 	f.Add(uint16(0), []byte{})
 	f.Add(uint16(0), bytes.Repeat([]byte{0xff}, 64))
@@ -164,6 +164,11 @@ func FuzzControl(f *testing.F) {
 			return // a hint that is there says what it says
 		}
 		fuzztest.Bound(t, func() {
+			report, err := Verify(m.Process(), labDir)
+			must(t, err)
+			if report.Damaged() {
+				t.Fatalf("verify finds %+v", report.Findings)
+			}
 			fresh := mustOpenOn(t, m.Process())
 			for i, l := range []*Log{fresh, old, fresh} {
 				text := fmt.Sprint("after ", i)

@@ -31,6 +31,7 @@ type view struct {
 	files    map[uint64]vfs.File
 	limit    Pos // published end, or noLimit
 	promised Pos // up to where the log has to be sound, as far as CONTROL tells
+	last     Pos // where its last frame begins, as CONTROL tells that
 }
 
 // openView opens the segments that are there, again when one is gone by the
@@ -163,6 +164,7 @@ func (v *view) readControl() error {
 	}
 	if p, known := unpack(words[ctlEnd]); ok && known {
 		v.limit, v.promised = p, p
+		v.last, _ = unpack(words[ctlLast])
 		if words[ctlPoison] == flagSet { // what was published since the last sync may be lost
 			if v.promised, _ = unpack(words[ctlDurable]); p.Before(v.promised) {
 				v.promised = Pos{} // garbage
@@ -170,6 +172,15 @@ func (v *view) readControl() error {
 		}
 	}
 	return nil
+}
+
+// owed is up to where the log has to be sound when all before a position is: nowhere
+// behind it once the last frame was read, see Log.reaches.
+func (v *view) owed(read Pos) Pos {
+	if v.last.Before(read) {
+		return Pos{}
+	}
+	return v.promised
 }
 
 // readWords reads CONTROL without mapping it; not ok when it has not the

@@ -202,12 +202,13 @@ func (l *Log) CatchUp(fn func(*Frame) error) error {
 	return l.settleEnd()
 }
 
-// reaches says whether CONTROL's words about the last frame and about the end of the
-// log fit: of words that hold garbage one in two thousand looks like a position. LOCK
-// is held.
+// reaches says whether CONTROL's word about the last frame bears out its word about
+// the end of the log, which is behind the read position: of words that hold garbage one
+// in two thousand looks like a position. It does when the last frame has not been read;
+// once it was, its end is the end. LOCK is held.
 func (l *Log) reaches(end Pos) bool {
 	last, ok := l.control.pos(ctlLast)
-	return ok && last.Segment == end.Segment && last.Before(end)
+	return ok && last.Segment == end.Segment && last.Before(end) && !last.Before(l.at.pos)
 }
 
 // Last says what the last frame before the read position says, be it by a

@@ -307,7 +307,7 @@ func (x *examiner) trouble(n uint64, s sight, bad *CorruptError) (over bool, err
 	if err != nil {
 		return true, err
 	}
-	bound := later(later(x.c.synced, t.synced), x.v.promised)
+	bound := later(later(x.c.synced, t.synced), x.v.owed(p))
 	name := SegmentFile(n).Name()
 	switch {
 	case bad != nil:
