@@ -57,6 +57,26 @@ func TestURLsNameServers(t *testing.T) {
 	}
 }
 
+func TestWhatToWaitForMayStandInTheURL(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		url      string
+		cfg      Config
+		replicas int
+		disk     bool
+	}{
+		{"what the URL says is used where the Config says nothing", "redis://h?wait_replicas=2&wait_disk=true", Config{}, 2, true},
+		{"what the Config says comes first", "redis://h?wait_replicas=2&wait_disk=false", Config{WaitReplicas: 1, WaitDisk: true}, 1, true},
+		{"nothing is waited for unless somebody says so", "redis://h", Config{}, 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := parse(c.url, &c.cfg); err != nil || c.cfg.WaitReplicas != c.replicas || c.cfg.WaitDisk != c.disk {
+				t.Errorf("waits for %d replicas, disk %v, %v; want %d, %v", c.cfg.WaitReplicas, c.cfg.WaitDisk, err, c.replicas, c.disk)
+			}
+		})
+	}
+}
+
 // hush is a secret that no error may hold, in any of its parts.
 const hush = "hu5h/hu5h@hu5h:hu5h"
 

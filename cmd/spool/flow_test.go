@@ -99,6 +99,9 @@ func TestAFullQueue(t *testing.T) {
 			t.Errorf("stats writes %q, want %q", got, want)
 		}
 		v := object[statsView](t, s.ok("stats", "--json"))
+		if says := "durability: " + v.Durability + "\n"; !strings.Contains(v.Durability, "power cut") || !strings.Contains(s.ok("stats"), says) {
+			t.Errorf("stats says of what survives %q", v.Durability)
+		}
 		if n := v.Counts[0]; n.Depth != 1 || n.HighWater != 3 {
 			t.Errorf("stats counts %+v", n)
 		}
